@@ -1,0 +1,82 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlxx/base/json.h"
+#include "mlxx/core/mlx.h"
+
+namespace mlxx::hub {
+
+// How a weight matrix is packed, in MLX's terms (mx::quantize).
+struct Quantization {
+  int group_size;
+  int bits;
+  std::string mode;  // "affine", "mxfp4", "nvfp4", "mxfp8"
+};
+
+// One logical parameter of a checkpoint, under its Hugging Face name. The
+// packed weight, scales and biases of a quantized matrix are one entry, whose
+// name ends in ".weight".
+struct TensorInfo {
+  std::string name;
+  std::vector<int64_t> shape;  // logical: [out, in] even if quantized
+  std::string stored;  // as the file says it: "BF16", "Q4_1", "U32 affine"
+  uint64_t nbytes;     // in the file, scales and biases included
+  std::optional<Quantization> quantization;
+};
+
+struct Weight {
+  mx::array weight;  // packed uint32 [out, in*bits/32] if quantized
+  std::optional<mx::array> scales;  // [out, in/group]
+  std::optional<mx::array> biases;  // [out, in/group], affine only
+};
+
+struct LoadDtype {
+  // What scales and biases of quantized GGUF tensors become; GGUF stores fp16.
+  mx::Dtype scales = mx::float16;
+};
+
+// The texts that the text layer needs, as the checkpoint ships them or as
+// they were derived from GGUF metadata.
+struct TextFiles {
+  std::string tokenizer_json;  // Hugging Face tokenizer.json
+  // bos_token, eos_token, add_bos_token... (tokenizer_config.json's keys).
+  std::string tokenizer_config_json;  // an object, "{}" if there is none
+  // Template name -> source; the nameless one is "default".
+  std::vector<std::pair<std::string, std::string>> chat_templates;
+};
+
+// A model on disk, validated when opened: every length and offset was checked
+// against the real files before this object exists. Immutable; `load` may be
+// called from the MLX thread only.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  virtual const std::filesystem::path& path() const = 0;
+  virtual std::string format() const = 0;  // "safetensors" or "gguf"
+  // config.json in Hugging Face's layout (made from metadata for GGUF).
+  virtual const Json& config() const = 0;
+  // generation_config.json; an empty object if there is none.
+  virtual const Json& generation_config() const = 0;
+  virtual const TextFiles& text() const = 0;
+  // Sorted by name, no duplicates.
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  // Bytes of all weight files.
+  virtual uint64_t file_bytes() const = 0;
+
+  // Materialised arrays of one entry of tensors(). not_found for another name.
+  virtual Weight load(const std::string& name, const LoadDtype& dtype)
+      const = 0;
+};
+
+// `path` is a folder in Hugging Face layout or a .gguf file.
+// Errors: not_found, bad_file, unsupported; each names the file and the field.
+std::shared_ptr<const Checkpoint> open_checkpoint(
+    const std::filesystem::path& path);
+
+}  // namespace mlxx::hub

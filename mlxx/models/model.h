@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlxx/base/json.h"
+#include "mlxx/cache/cache.h"
+#include "mlxx/core/mlx.h"
+#include "mlxx/hub/checkpoint.h"
+
+namespace mlxx::models {
+
+struct CacheOptions {
+  // Keep at most this many tokens per layer (rotating); 0 means no limit.
+  int max_kv_size = 0;
+};
+
+// What programs ask about a model without knowing its family.
+struct ModelSummary {
+  std::string model_type;
+  int layers = 0;
+  int hidden_size = 0;
+  int vocab_size = 0;               // rows of the output head
+  int max_position_embeddings = 0;  // 0 if the config names none
+  int64_t parameters = 0;           // logical count, quantized or not
+  uint64_t weight_bytes = 0;        // resident
+};
+
+// An immutable language model. All calls from the one thread that owns MLX.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual ModelSummary summary() const = 0;
+  virtual cache::CacheList make_cache(const CacheOptions& options) const = 0;
+
+  // tokens [B, L] int32 -> logits [B, L, V] in the model's dtype. Appends to
+  // the caches. Lazy: nothing is evaluated.
+  virtual mx::array forward(const mx::array& tokens, cache::CacheList& cache)
+      const = 0;
+
+  // Logits of the last position only, [B, V]: what prefill needs, without an
+  // L x V array.
+  virtual mx::array forward_last(
+      const mx::array& tokens,
+      cache::CacheList& cache) const = 0;
+};
+
+using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// Builds the model that the checkpoint's model_type names and materialises
+// its weights in bounded chunks. Every tensor is consumed or skipped by an
+// explicit rule; a missing, surplus or misshapen one is a bad_file that names
+// it. An unknown model_type is unsupported and lists what is known.
+std::shared_ptr<const Model> load_model(
+    const hub::Checkpoint& checkpoint,
+    const Progress& progress = {});
+
+}  // namespace mlxx::models

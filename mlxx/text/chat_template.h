@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mlxx/base/json.h"
+#include "mlxx/text/tokenizer.h"
+
+namespace mlxx::text {
+
+struct RenderOptions {
+  bool add_generation_prompt = true;
+  // The last message is an assistant's and is continued, not closed.
+  bool continue_final_message = false;
+  // More variables for the template, as JSON (enable_thinking and the like).
+  // Reserved names (messages, tools, add_generation_prompt, bos_token...) are
+  // refused with invalid_request.
+  std::string extra_json = "{}";
+  // strftime_now reads this clock; absent means the system's.
+  std::optional<int64_t> unix_time;
+};
+
+// A compiled chat template (Jinja as transformers runs it). Immutable and
+// thread-safe.
+class ChatTemplate {
+ public:
+  // bad_file with line and construct if the source does not compile or uses
+  // what is refused. bos/eos are the strings the template sees.
+  static std::shared_ptr<const ChatTemplate> compile(
+      std::string_view source,
+      std::string bos_token,
+      std::string eos_token);
+  ~ChatTemplate();
+
+  // `messages` is an OpenAI-style list; `tools` a list or null. A template
+  // that raises gives invalid_request with the template's own message.
+  std::string render(
+      const OrderedJson& messages,
+      const OrderedJson& tools,
+      const RenderOptions& options = {}) const;
+
+  // Rendered and tokenised: control tokens of the template's own text are
+  // parsed, those inside messages and tools stay plain text. No BOS is added
+  // beyond the template's own.
+  std::vector<int32_t> encode(
+      const Tokenizer& tokenizer,
+      const OrderedJson& messages,
+      const OrderedJson& tools,
+      const RenderOptions& options = {}) const;
+
+  struct Impl;
+
+ private:
+  explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The named template to use: "tool_use" when tools are given and there is
+// one, else "default", else the only one. nullptr if the list is empty.
+const std::string* select_chat_template(
+    const std::vector<std::pair<std::string, std::string>>& templates,
+    bool has_tools);
+
+}  // namespace mlxx::text

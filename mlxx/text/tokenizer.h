@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mlxx::text {
+
+struct EncodeOptions {
+  // Let the tokenizer's post-processor add its BOS/EOS.
+  bool add_special_tokens = false;
+  // Recognise control tokens spelled out in the text. Off for text that a
+  // user wrote: "<|im_end|>" is then ordinary characters.
+  bool parse_special = true;
+};
+
+// A Hugging Face `tokenizers` pipeline. Immutable and thread-safe.
+class Tokenizer {
+ public:
+  // `json` is the text of a tokenizer.json. bad_file if it is not one, or one
+  // that would silently mis-tokenise (a BPE model without merges, say).
+  static std::shared_ptr<const Tokenizer> from_json(std::string_view json);
+  ~Tokenizer();
+
+  // `text` must be valid UTF-8 (invalid_request) and below 64 MiB.
+  std::vector<int32_t> encode(
+      std::string_view text,
+      const EncodeOptions& options = {}) const;
+  std::string decode(
+      std::span<const int32_t> tokens,
+      bool skip_special_tokens = false) const;
+
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  // invalid_request if there is no such id.
+  std::string id_to_token(int32_t id) const;
+  // The bytes that the token stands for; may be part of a character.
+  std::string token_bytes(int32_t id) const;
+  bool is_special(int32_t id) const;
+  // Largest id + 1, added tokens included.
+  int32_t vocab_size() const;
+
+  struct Impl;
+  const Impl& impl() const {
+    return *impl_;
+  }
+
+ private:
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Text of a token sequence as it grows: the pieces concatenated equal the
+// full decode, an incomplete character is held back, nothing else is.
+// One thread at a time.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(
+      std::shared_ptr<const Tokenizer> tokenizer,
+      bool skip_special_tokens = true);
+  ~StreamDecoder();
+  StreamDecoder(StreamDecoder&&) noexcept;
+  StreamDecoder& operator=(StreamDecoder&&) noexcept;
+
+  // Text that became certain with this token; often empty, always UTF-8.
+  std::string step(int32_t token);
+  // What is still held back, with U+FFFD for an incomplete character.
+  std::string flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mlxx::text
