@@ -58,7 +58,7 @@ struct GenerateResult {
   double decode_seconds = 0;        // from the first token to the last
   double first_decode_seconds = 0;  // the first decode step alone
   // Highest use of MLX memory since the program started or called
-  // mx::reset_peak_memory().
+  // reset_peak_memory().
   size_t peak_memory_bytes = 0;
 
   // Of the tokens that were computed, so without cached_tokens.
@@ -78,8 +78,8 @@ GenerateResult generate(
 
 // As above, keeping the state: `prompt` is the whole conversation so far, and
 // what of it `sequence` already holds is not computed again. Afterwards the
-// sequence holds prompt and answer (an error leaves it empty). The result is
-// the same as with fresh caches.
+// sequence holds prompt and answer; an error on the way leaves it empty, a
+// refused request as it was. The result is the same as with fresh caches.
 GenerateResult generate(
     const Pipeline& pipeline,
     const std::vector<int32_t>& prompt,

@@ -1,0 +1,200 @@
+#include "mlxx/generate/pipeline.h"
+
+#include <chrono>
+#include <future>
+
+#include <nlohmann/json.hpp>
+
+#include "mlxx/base/error.h"
+#include "mlxx/base/log.h"
+#include "mlxx/generate/special_tokens.h"
+
+namespace mlxx::generate {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What is made from the checkpoint's texts, without MLX and thus on a thread
+// of its own.
+struct TextPart {
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;
+  std::string chat_template_error;
+  SpecialTokens special;
+  double seconds = 0;
+};
+
+void compile_template(
+    const hub::TextFiles& files,
+    const PipelineOptions& options,
+    TextPart& part) {
+  if (options.chat_template) {
+    part.chat_template = text::ChatTemplate::compile(
+        *options.chat_template,
+        part.special.bos,
+        part.special.eos);
+    return;
+  }
+  const std::string* source =
+      text::select_chat_template(files.chat_templates, /*has_tools=*/false);
+  if (!source) {
+    return;
+  }
+  try {
+    part.chat_template = text::ChatTemplate::compile(
+        *source,
+        part.special.bos,
+        part.special.eos);
+  } catch (const Error& error) {
+    part.chat_template_error = error.what();
+    log_warning("the chat template cannot be used: {}", error.what());
+  }
+}
+
+TextPart load_text(
+    const hub::TextFiles& files,
+    const PipelineOptions& options) {
+  auto start = Clock::now();
+  TextPart part;
+  part.special = read_special_tokens(files.tokenizer_config_json);
+  part.tokenizer = text::Tokenizer::from_json(files.tokenizer_json);
+  compile_template(files, options, part);
+  part.seconds = seconds_since(start);
+  return part;
+}
+
+std::optional<int32_t> find_token(
+    const text::Tokenizer& tokenizer,
+    const std::string& token,
+    const char* key) {
+  if (token.empty()) {
+    return std::nullopt;
+  }
+  auto id = tokenizer.token_to_id(token);
+  if (!id) {
+    log_warning("{} \"{}\" is not in the vocabulary", key, token);
+  }
+  return id;
+}
+
+}  // namespace
+
+Pipeline load_pipeline(
+    std::shared_ptr<const hub::Checkpoint> checkpoint,
+    const PipelineOptions& options) {
+  if (options.context_length < 0) {
+    fail(
+        ErrorKind::invalid_request,
+        "context_length",
+        "must be at least 0, got {}",
+        options.context_length);
+  }
+  // Without a free thread this runs in get() below.
+  auto text_part = std::async(std::launch::async | std::launch::deferred, [&] {
+    return load_text(checkpoint->text(), options);
+  });
+
+  Pipeline pipeline;
+  auto start = Clock::now();
+  pipeline.model = models::load_model(*checkpoint, options.progress);
+  pipeline.weights_seconds = seconds_since(start);
+
+  TextPart part = text_part.get();
+  pipeline.tokenizer = std::move(part.tokenizer);
+  pipeline.chat_template = std::move(part.chat_template);
+  pipeline.chat_template_error = std::move(part.chat_template_error);
+  pipeline.tokenizer_seconds = part.seconds;
+
+  const auto summary = pipeline.model->summary();
+  pipeline.context_length = options.context_length > 0
+      ? options.context_length
+      : summary.max_position_embeddings;
+  pipeline.eos_ids = read_eos_ids(
+      checkpoint->config(),
+      checkpoint->generation_config(),
+      summary.vocab_size);
+  const auto& tokenizer = *pipeline.tokenizer;
+  if (auto id = find_token(tokenizer, part.special.eos, "eos_token")) {
+    pipeline.eos_ids.insert(*id);
+  }
+  for (const std::string& token : options.extra_eos_tokens) {
+    auto id = tokenizer.token_to_id(token);
+    if (!id) {
+      fail(
+          ErrorKind::not_found,
+          "extra_eos_tokens",
+          "the vocabulary has no token \"{}\"",
+          token);
+    }
+    pipeline.eos_ids.insert(*id);
+  }
+  pipeline.bos_id = find_token(tokenizer, part.special.bos, "bos_token");
+  pipeline.add_bos = part.special.add_bos;
+  pipeline.checkpoint = std::move(checkpoint);
+  return pipeline;
+}
+
+std::vector<int32_t> encode_raw_prompt(
+    const Pipeline& pipeline,
+    std::string_view text) {
+  const auto& tokenizer = *pipeline.tokenizer;
+  auto ids = tokenizer.encode(
+      text,
+      {.add_special_tokens = true, .parse_special = true});
+  if (!pipeline.bos_id) {
+    return ids;
+  }
+  bool text_has_bos = text.starts_with(tokenizer.id_to_token(*pipeline.bos_id));
+  return with_single_bos(
+      std::move(ids),
+      pipeline.bos_id,
+      pipeline.add_bos,
+      text_has_bos);
+}
+
+std::vector<int32_t> encode_chat_prompt(
+    const Pipeline& pipeline,
+    const OrderedJson& messages,
+    const text::RenderOptions& options) {
+  if (!pipeline.chat_template) {
+    if (!pipeline.chat_template_error.empty()) {
+      fail(
+          ErrorKind::unsupported,
+          "chat_template",
+          "the model's chat template cannot be used: {}",
+          pipeline.chat_template_error);
+    }
+    fail(
+        ErrorKind::invalid_request,
+        "chat_template",
+        "the model has no chat template: give one, or ask for a raw "
+        "completion (--raw)");
+  }
+  if (!messages.is_array() || messages.empty()) {
+    fail(
+        ErrorKind::invalid_request,
+        "messages",
+        "must be a list of at least one message");
+  }
+  text::RenderOptions render = options;
+  if (render.continue_final_message) {
+    const auto& last = messages.back();
+    if (!last.is_object() || last.value("role", OrderedJson()) != "assistant") {
+      fail(
+          ErrorKind::invalid_request,
+          "continue_final_message",
+          "the last message must be the assistant's");
+    }
+    // The template would open a second answer after the one to continue.
+    render.add_generation_prompt = false;
+  }
+  return pipeline.chat_template
+      ->encode(*pipeline.tokenizer, messages, OrderedJson(), render);
+}
+
+}  // namespace mlxx::generate

@@ -1,0 +1,57 @@
+#include "mlxx/generate/prefill.h"
+
+#include <algorithm>
+
+#include "mlxx/core/memory.h"
+#include "mlxx/core/mlx.h"
+#include "mlxx/generate/mlx_errors.h"
+
+namespace mlxx::generate {
+
+namespace {
+
+void evaluate(const cache::CacheList& caches) {
+  std::vector<mx::array> states;
+  for (const auto& cache : caches) {
+    for (mx::array& state : cache->state()) {
+      states.push_back(std::move(state));
+    }
+  }
+  mx::eval(std::move(states));
+}
+
+}  // namespace
+
+bool prefill(
+    const models::Model& model,
+    const std::vector<int32_t>& prompt,
+    Sequence& sequence,
+    const PrefillOptions& options) {
+  auto total = static_cast<int>(prompt.size());
+  auto done = [&] { return static_cast<int>(sequence.tokens.size()); };
+  auto report = [&] {
+    if (options.on_progress) {
+      options.on_progress(done(), total);
+    }
+  };
+  report();
+  while (done() < total - 1) {
+    if (options.is_cancelled && options.is_cancelled()) {
+      return false;
+    }
+    int length = std::min(options.step_size, total - 1 - done());
+    auto first = prompt.begin() + done();
+    with_mlx_errors("prefill", [&] {
+      mx::array chunk(first, {1, length}, mx::int32);
+      // The logits stay lazy and are dropped; only the caches are evaluated.
+      model.forward_last(chunk, sequence.caches);
+      evaluate(sequence.caches);
+      clear_cache();
+    });
+    sequence.tokens.insert(sequence.tokens.end(), first, first + length);
+    report();
+  }
+  return !(options.is_cancelled && options.is_cancelled());
+}
+
+}  // namespace mlxx::generate
