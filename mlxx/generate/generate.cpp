@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "mlxx/base/error.h"
-#include "mlxx/base/utf8.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/generate/answer_text.h"
 #include "mlxx/generate/prefill.h"
@@ -20,12 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
-}
-
-void require_at_least(const char* name, int value, int min) {
-  if (value < min) {
-    fail(kInvalid, name, "must be at least {}, got {}", min, value);
-  }
 }
 
 void check_request(
@@ -174,6 +168,9 @@ GenerateResult run(
   }
 
   PhaseClock clock;
+  // On Metal all weights stay resident while they are needed, up to what the
+  // device recommends.
+  ScopedWiredLimit wired(std::numeric_limits<size_t>::max());
   result.cached_tokens = reuse_prefix(
       sequence,
       prompt,
@@ -194,42 +191,6 @@ GenerateResult run(
 }
 
 }  // namespace
-
-std::string_view to_string(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::cancelled:
-      return "cancelled";
-  }
-  return "unknown";
-}
-
-void validate(const GenerateOptions& options, int vocab_size) {
-  validate(options.sampling, vocab_size);
-  require_at_least("max_tokens", options.max_tokens, 0);
-  require_at_least("prefill_step_size", options.prefill_step_size, 1);
-  require_at_least("max_kv_size", options.max_kv_size, 0);
-  for (const std::string& stop : options.stop) {
-    if (stop.empty()) {
-      fail(kInvalid, "stop", "a stop string may not be empty");
-    }
-    if (!is_valid_utf8(stop)) {
-      fail(kInvalid, "stop", "\"{}\" is not valid UTF-8", stop);
-    }
-  }
-}
-
-double GenerateResult::prompt_tokens_per_second() const {
-  return prefill_seconds > 0 ? (prompt_tokens - cached_tokens) / prefill_seconds
-                             : 0;
-}
-
-double GenerateResult::decode_tokens_per_second() const {
-  return decode_seconds > 0 ? (generated_tokens - 1) / decode_seconds : 0;
-}
 
 GenerateResult generate(
     const Pipeline& pipeline,

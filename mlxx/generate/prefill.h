@@ -9,9 +9,9 @@
 namespace mlxx::generate {
 
 struct PrefillOptions {
-  int step_size = 2048;                                  // tokens per chunk
-  std::function<void(int done, int total)> on_progress;  // may be empty
-  std::function<bool()> is_cancelled;                    // may be empty
+  int step_size = 2048;  // tokens per chunk
+  std::function<void(int done, int total)> on_progress = {};  // may be empty
+  std::function<bool()> is_cancelled = {};                    // may be empty
 };
 
 // Appends all of `prompt` but its last token to the caches, chunk by chunk as
