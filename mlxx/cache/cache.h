@@ -1,35 +1,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/attention/attention.h"
 
 namespace mlxx::cache {
 
-// What attention reads. Lengths are host integers, so that no lazy graph can
-// grow in bookkeeping. More forms (ring, quantized, latent...) join the
-// variant as their caches are built.
-struct DenseView {
-  mx::array keys;    // [B, K, S, D]
-  mx::array values;  // [B, K, S, D]
-};
-
-// One pool of fixed-size blocks shared by many rows. Block b of row r is
-// pool index table[r][b]; row r holds lengths[r] tokens.
-struct BlocksView {
-  mx::array keys;    // [blocks, K, kBlockTokens, D]
-  mx::array values;  // [blocks, K, kBlockTokens, D]
-  std::vector<std::vector<int>> table;
-  std::vector<int> lengths;
-};
-
-using KVView = std::variant<DenseView, BlocksView>;
-
-inline constexpr int kBlockTokens = 64;
+using kernels::BlocksView;
+using kernels::DenseView;
+using kernels::kBlockTokens;
+using kernels::KVView;
 
 // Decoding state of one attention layer. Not thread-safe; the owner is one
 // sequence (or one batch).
@@ -50,11 +35,9 @@ class KVCache {
   virtual size_t nbytes() const = 0;
   // Arrays to evaluate so that no graph hangs on this cache.
   virtual std::vector<mx::array> state() const = 0;
-  // The mask for L new tokens: "" (none), "causal", or an array.
-  struct Mask {
-    std::string mode;
-    std::optional<mx::array> array;
-  };
+  // The mask for L new tokens: "" (none), "causal", or an array. Its width is
+  // the length that append() will return, not the position.
+  using Mask = kernels::AttentionMask;
   virtual Mask make_mask(int L) const = 0;
 };
 

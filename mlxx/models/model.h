@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,7 +8,9 @@
 #include "mlxx/base/json.h"
 #include "mlxx/cache/cache.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/core/parameters.h"
 #include "mlxx/hub/checkpoint.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::models {
 
@@ -45,14 +48,44 @@ class Model {
   virtual mx::array forward_last(
       const mx::array& tokens,
       cache::CacheList& cache) const = 0;
+
+  // Calls the visitor once for each parameter, under its checkpoint name.
+  // While loading this is how the weights come in.
+  virtual void visit(const ParameterVisitor& /* visitor */) {}
+  // As above for a model that is loaded and shared.
+  void visit(const ConstParameterVisitor& visitor) const;
+
+  // Whether an entry of the checkpoint that is no parameter may be left out,
+  // such as precomputed rotary frequencies.
+  virtual bool skips(const std::string& /* tensor */) const {
+    return false;
+  }
 };
 
+// Bytes read so far. May throw (ErrorKind::cancelled) to stop the loading.
 using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+struct LoadOptions {
+  Progress progress;
+  kernels::Selection kernels;
+  // Weights are evaluated in pieces of about this size.
+  size_t chunk_bytes = size_t{64} << 20;
+};
 
 // Builds the model that the checkpoint's model_type names and materialises
 // its weights in bounded chunks. Every tensor is consumed or skipped by an
 // explicit rule; a missing, surplus or misshapen one is a bad_file that names
 // it. An unknown model_type is unsupported and lists what is known.
+//
+// Dtypes: on the CPU everything is computed in float32, since MLX's products
+// of half-precision numbers are many times slower there; in fallback mode
+// safetensors weights stay as they are stored, as in mlx-lm. On a GPU
+// safetensors weights stay as stored and GGUF becomes half precision.
+std::shared_ptr<const Model> load_model(
+    const hub::Checkpoint& checkpoint,
+    const LoadOptions& options);
+
+// With the kernels that MLXX_KERNEL selects.
 std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
     const Progress& progress = {});

@@ -1,0 +1,73 @@
+#include "mlxx/cache/dense.h"
+
+#include <algorithm>
+
+#include "mlxx/cache/token_axis.h"
+
+namespace mlxx::cache {
+namespace {
+
+// Room for `more` tokens after the first `length` of `held`.
+mx::array grow(
+    const std::optional<mx::array>& held,
+    const mx::array& like,
+    int length,
+    int more) {
+  int steps = (DenseCache::kStep + more - 1) / DenseCache::kStep;
+  mx::array room = zero_tokens(like, steps * DenseCache::kStep);
+  if (!held) {
+    return room;
+  }
+  bool whole = length % DenseCache::kStep == 0 && length == held->shape(2);
+  return mx::concatenate(
+      {whole ? *held : slice_tokens(*held, 0, length), room},
+      2);
+}
+
+}  // namespace
+
+KVView DenseCache::append(const mx::array& keys, const mx::array& values) {
+  check_append(
+      keys,
+      values,
+      keys_ ? &*keys_ : nullptr,
+      values_ ? &*values_ : nullptr);
+  int length = offset_;
+  int more = keys.shape(2);
+  if (!keys_ || length + more > keys_->shape(2)) {
+    keys_ = grow(keys_, keys, length, more);
+    values_ = grow(values_, values, length, more);
+  }
+  offset_ += more;
+  keys_ = write_tokens(std::move(*keys_), keys, length);
+  values_ = write_tokens(std::move(*values_), values, length);
+  if (offset_ == keys_->shape(2)) {
+    return DenseView{*keys_, *values_};
+  }
+  return DenseView{
+      slice_tokens(*keys_, 0, offset_),
+      slice_tokens(*values_, 0, offset_)};
+}
+
+int DenseCache::trim(int n) {
+  n = std::clamp(n, 0, offset_);
+  offset_ -= n;
+  return n;
+}
+
+size_t DenseCache::nbytes() const {
+  return keys_ ? keys_->nbytes() + values_->nbytes() : 0;
+}
+
+std::vector<mx::array> DenseCache::state() const {
+  if (!keys_) {
+    return {};
+  }
+  return {*keys_, *values_};
+}
+
+KVCache::Mask DenseCache::make_mask(int L) const {
+  return {L > 1 ? "causal" : "", std::nullopt};
+}
+
+}  // namespace mlxx::cache

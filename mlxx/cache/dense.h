@@ -1,0 +1,31 @@
+#pragma once
+
+#include "mlxx/cache/cache.h"
+
+namespace mlxx::cache {
+
+// Keys and values of every token in one array each, grown by 256 tokens at a
+// time. Equal to mlx-lm's KVCache.
+class DenseCache : public KVCache {
+ public:
+  static constexpr int kStep = 256;
+
+  KVView append(const mx::array& keys, const mx::array& values) override;
+  int offset() const override {
+    return offset_;
+  }
+  int trim(int n) override;
+  bool is_trimmable() const override {
+    return true;
+  }
+  size_t nbytes() const override;
+  std::vector<mx::array> state() const override;
+  Mask make_mask(int L) const override;
+
+ private:
+  std::optional<mx::array> keys_;    // [B, K, capacity, D]
+  std::optional<mx::array> values_;  // [B, K, capacity, D]
+  int offset_ = 0;
+};
+
+}  // namespace mlxx::cache

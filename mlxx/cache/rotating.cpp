@@ -1,0 +1,162 @@
+#include "mlxx/cache/rotating.h"
+
+#include <algorithm>
+
+#include "mlxx/base/error.h"
+#include "mlxx/cache/token_axis.h"
+
+namespace mlxx::cache {
+
+RotatingCache::RotatingCache(int max_size, int keep)
+    : max_size_(max_size), keep_(keep) {
+  if (keep < 0 || keep >= max_size) {
+    fail(
+        ErrorKind::invalid_request,
+        "max_kv_size",
+        "must be more than the {} tokens always kept, found {}",
+        std::max(keep, 0),
+        max_size);
+  }
+}
+
+KVView RotatingCache::append(const mx::array& keys, const mx::array& values) {
+  check_append(
+      keys,
+      values,
+      keys_ ? &*keys_ : nullptr,
+      values_ ? &*values_ : nullptr);
+  return keys.shape(2) == 1 ? append_one(keys, values)
+                            : append_chunk(keys, values);
+}
+
+// Oldest first; the kept tokens are the oldest.
+mx::array RotatingCache::in_time_order(const mx::array& a) const {
+  int held = a.shape(2);
+  if (next_ == held) {
+    return a;
+  }
+  if (next_ < offset_) {
+    return mx::concatenate(
+        {slice_tokens(a, 0, keep_),
+         slice_tokens(a, next_, held),
+         slice_tokens(a, keep_, next_)},
+        2);
+  }
+  return slice_tokens(a, 0, next_);
+}
+
+mx::array RotatingCache::without_oldest(
+    const mx::array& a,
+    int drop,
+    const mx::array* more) const {
+  std::vector<mx::array> parts;
+  if (drop > 0) {
+    parts.push_back(slice_tokens(a, 0, keep_));
+    parts.push_back(slice_tokens(a, drop + keep_, a.shape(2)));
+  } else {
+    parts.push_back(a);
+  }
+  if (more) {
+    parts.push_back(*more);
+  }
+  return mx::concatenate(parts, 2);
+}
+
+KVView RotatingCache::append_chunk(
+    const mx::array& keys,
+    const mx::array& values) {
+  if (!keys_) {
+    keys_ = keys;
+    values_ = values;
+  } else {
+    mx::array old_keys = in_time_order(*keys_);
+    mx::array old_values = in_time_order(*values_);
+    // Every token of the chunk still gets max_size - 1 earlier ones.
+    int drop = old_keys.shape(2) - max_size_ + 1;
+    keys_ = without_oldest(old_keys, drop, &keys);
+    values_ = without_oldest(old_values, drop, &values);
+  }
+  offset_ += keys.shape(2);
+  next_ = keys_->shape(2);
+  return DenseView{*keys_, *values_};
+}
+
+KVView RotatingCache::append_one(
+    const mx::array& keys,
+    const mx::array& values) {
+  if (!keys_ || (offset_ >= keys_->shape(2) && keys_->shape(2) < max_size_)) {
+    int room = std::min(kStep, max_size_ - offset_);
+    mx::array more_keys = zero_tokens(keys, room);
+    mx::array more_values = zero_tokens(values, room);
+    keys_ = keys_ ? mx::concatenate({*keys_, more_keys}, 2) : more_keys;
+    values_ =
+        values_ ? mx::concatenate({*values_, more_values}, 2) : more_values;
+    next_ = offset_;
+  }
+  int drop = keys_->shape(2) - max_size_;
+  if (drop > 0) {
+    keys_ = without_oldest(*keys_, drop, nullptr);
+    values_ = without_oldest(*values_, drop, nullptr);
+    next_ = max_size_;
+  }
+  if (next_ == max_size_) {
+    next_ = keep_;
+  }
+  keys_ = write_tokens(std::move(*keys_), keys, next_);
+  values_ = write_tokens(std::move(*values_), values, next_);
+  ++offset_;
+  ++next_;
+  return view();
+}
+
+KVView RotatingCache::view() const {
+  if (offset_ < keys_->shape(2)) {
+    return DenseView{
+        slice_tokens(*keys_, 0, offset_),
+        slice_tokens(*values_, 0, offset_)};
+  }
+  return DenseView{*keys_, *values_};
+}
+
+int RotatingCache::trim(int n) {
+  if (!is_trimmable()) {
+    return 0;
+  }
+  n = std::clamp(n, 0, offset_);
+  offset_ -= n;
+  next_ -= n;
+  return n;
+}
+
+size_t RotatingCache::nbytes() const {
+  return keys_ ? keys_->nbytes() + values_->nbytes() : 0;
+}
+
+std::vector<mx::array> RotatingCache::state() const {
+  if (!keys_) {
+    return {};
+  }
+  return {*keys_, *values_};
+}
+
+KVCache::Mask RotatingCache::make_mask(int L) const {
+  if (L == 1) {
+    return {"", std::nullopt};
+  }
+  // The live length, not the position: what append() will return is this long.
+  int before = std::min(max_size_ - 1, offset_);
+  if (before + L <= max_size_) {
+    return {"causal", std::nullopt};
+  }
+  mx::array columns = mx::arange(before + L);
+  mx::array rows = mx::arange(before, before + L);
+  rows = mx::expand_dims(rows, 1);
+  columns = mx::expand_dims(columns, 0);
+  mx::array window(max_size_, rows.dtype());
+  mx::array seen = mx::logical_and(
+      mx::greater_equal(rows, columns),
+      mx::less(rows, mx::add(columns, window)));
+  return {"", seen};
+}
+
+}  // namespace mlxx::cache

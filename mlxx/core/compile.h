@@ -1,0 +1,13 @@
+#pragma once
+
+#include "mlxx/core/mlx.h"
+
+namespace mlxx {
+
+// Sets MLX's compile mode, which is one per process, from MLXX_COMPILE.
+// Unset: `no_fuse` on the CPU, where fusing runs a C++ compiler at the first
+// fused operation (results are the same bit for bit), and MLX's default on a
+// GPU. "fuse" leaves fusing on; anything else is an invalid_request.
+void apply_compile_mode();
+
+}  // namespace mlxx

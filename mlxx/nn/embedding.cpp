@@ -1,0 +1,30 @@
+#include "mlxx/nn/embedding.h"
+
+#include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+
+namespace mlxx::nn {
+
+Embedding::Embedding(int count, int size)
+    : weight_({count, size}, Parameter::Kind::matrix) {}
+
+mx::array Embedding::operator()(const mx::array& ids) const {
+  if (weight_.packed() || weight_.quantization()) {
+    return kernels::dequantize_rows(weight_, ids);
+  }
+  return mx::take(weight_.value(), ids, 0);
+}
+
+mx::array Embedding::as_linear(const mx::array& x) const {
+  if (weight_.packed() || weight_.quantization()) {
+    return kernels::quantized_matmul(x, weight_);
+  }
+  return mx::matmul(x, mx::transpose(weight_.value()));
+}
+
+void Embedding::visit(
+    const std::string& prefix,
+    const ParameterVisitor& visitor) {
+  visitor(prefix + ".weight", weight_);
+}
+
+}  // namespace mlxx::nn

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "mlxx/core/parameters.h"
+
+namespace mlxx::nn {
+
+// x @ weight.T (+ bias). A dense weight with a bias is one addmm; a quantized
+// one adds the bias after the product: as mlx.nn does, since the two round
+// differently.
+class Linear {
+ public:
+  Linear(int in_features, int out_features, bool bias);
+
+  // [..., in] -> [..., out]
+  mx::array operator()(const mx::array& x) const;
+
+  // weight, and bias if there is one.
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+ private:
+  Parameter weight_;               // [out, in]
+  std::optional<Parameter> bias_;  // [out]
+};
+
+}  // namespace mlxx::nn

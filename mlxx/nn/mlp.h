@@ -1,0 +1,21 @@
+#pragma once
+
+#include "mlxx/nn/linear.h"
+
+namespace mlxx::nn {
+
+// down(silu(gate(x)) * up(x)). Parameters: gate_proj, up_proj, down_proj.
+class GatedMlp {
+ public:
+  GatedMlp(int hidden_size, int intermediate_size, bool bias);
+
+  mx::array operator()(const mx::array& x) const;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+ private:
+  Linear gate_proj_;
+  Linear up_proj_;
+  Linear down_proj_;
+};
+
+}  // namespace mlxx::nn

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "mlxx/base/json.h"
+#include "mlxx/core/mlx.h"
+
+namespace mlxx::nn {
+
+// Rotary position embedding of the first `dims` of the last axis.
+class Rope {
+ public:
+  virtual ~Rope() = default;
+  // x [B, H, L, D]; offset is the position of the first of the L tokens.
+  virtual mx::array operator()(const mx::array& x, int offset) const = 0;
+  // What `mlxx show` prints: "plain", "linear", "llama3", ...
+  virtual const char* name() const = 0;
+};
+
+struct RopeOptions {
+  int dims = 0;
+  double base = 10000;
+  bool traditional = false;         // rotate pairs (2i, 2i+1), not halves
+  int max_position_embeddings = 0;  // 0 if unknown
+};
+
+// From a config's rope_scaling (or rope_parameters) object, as mlx-lm's
+// initialize_rope: default, linear, dynamic, llama3, yarn (and deepseek_yarn,
+// telechat3-yarn), longrope, proportional. Another type is unsupported; a
+// value that makes no sense is a bad_file naming its key.
+std::shared_ptr<const Rope> make_rope(
+    const RopeOptions& options,
+    const std::optional<JsonView>& scaling);
+
+}  // namespace mlxx::nn
