@@ -38,7 +38,7 @@ class Generate : public ::testing::Test {
   Pipeline says(const Tokens& tokens) {
     return with(scripted(tokens, 2, V));
   }
-  Pipeline says(const std::string& text) {
+  Pipeline writes(const std::string& text) {
     Tokens tokens = tokenizer->encode(text);
     tokens.push_back(eos);
     return says(tokens);
@@ -69,7 +69,7 @@ std::string message_of(const std::function<void()>& body, ErrorKind kind) {
 }
 
 TEST_F(Generate, StreamsTheTextThatTheResultHas) {
-  auto pipeline = says("alpha beta gamma");
+  auto pipeline = writes("alpha beta gamma");
   std::string streamed;
   Tokens tokens;
   int calls = 0;
@@ -147,7 +147,7 @@ TEST_F(Generate, MaxTokensIsExact) {
   for (int n : {0, 1, 2, 3, 5}) {
     GenerateOptions options;
     options.max_tokens = n;
-    auto result = run(says("xxxxxxxxxx"), options);
+    auto result = run(writes("xxxxxxxxxx"), options);
     EXPECT_EQ(result.text, std::string(static_cast<size_t>(n), 'x'));
     EXPECT_EQ(result.generated_tokens, n);
     EXPECT_EQ(result.finish_reason, FinishReason::length) << n;
@@ -176,7 +176,7 @@ TEST_F(Generate, StopStringsEndTheTextBeforeTheMatch) {
     options.stop = c.stops;
     std::string streamed;
     auto result =
-        run(says("alpha beta gamma"), options, [&](const Delta& delta) {
+        run(writes("alpha beta gamma"), options, [&](const Delta& delta) {
           streamed += delta.text;
           return true;
         });
@@ -200,10 +200,10 @@ TEST_F(Generate, StopStringsWorkWithSplitCharacters) {
 TEST_F(Generate, WhatLookedLikeAStopComesOutAtTheEnd) {
   GenerateOptions options;
   options.stop = {"gamma rays"};
-  auto result = run(says("alpha gamma"), options);
+  auto result = run(writes("alpha gamma"), options);
   EXPECT_EQ(result.text, "alpha gamma");
   options.max_tokens = 2;
-  result = run(says("alpha gamma"), options);
+  result = run(writes("alpha gamma"), options);
   EXPECT_EQ(result.text, "alpha gamma");
   EXPECT_EQ(result.finish_reason, FinishReason::length);
 }
@@ -221,8 +221,9 @@ TEST_F(Generate, AnswersFalseToStop) {
   GenerateOptions options;
   options.stop = {"ccc"};
   int calls = 0;
-  auto result =
-      run(says("abcdefgh"), options, [&](const Delta&) { return ++calls < 3; });
+  auto result = run(writes("abcdefgh"), options, [&](const Delta&) {
+    return ++calls < 3;
+  });
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(result.finish_reason, FinishReason::cancelled);
   EXPECT_EQ(result.text, "ab");  // c was held back
@@ -233,7 +234,7 @@ TEST_F(Generate, AnswersFalseToStop) {
 TEST_F(Generate, IsCancelledBetweenTokens) {
   GenerateOptions options;
   options.is_cancelled = [&] { return model->lengths.size() >= 6; };
-  auto result = run(says("abcdefghijkl"), options);
+  auto result = run(writes("abcdefghijkl"), options);
   EXPECT_EQ(result.finish_reason, FinishReason::cancelled);
   EXPECT_EQ(result.text, "abcd");
 }
@@ -243,7 +244,7 @@ TEST_F(Generate, IsCancelledBetweenPrefillChunks) {
   GenerateOptions options;
   options.prefill_step_size = 10;
   options.is_cancelled = [&] { return model->lengths.size() >= 3; };
-  auto result = run(says("abc"), options);
+  auto result = run(writes("abc"), options);
   EXPECT_EQ(result.finish_reason, FinishReason::cancelled);
   EXPECT_EQ(result.generated_tokens, 0);
   EXPECT_EQ(model->lengths.size(), 3u);
@@ -258,12 +259,12 @@ TEST_F(Generate, ReportsPrefillToItsEnd) {
     EXPECT_EQ(total, 25);
     done.push_back(tokens);
   };
-  run(says("abc"), options);
+  run(writes("abc"), options);
   EXPECT_EQ(done, (std::vector<int>{0, 10, 20, 24, 25}));
 }
 
 TEST_F(Generate, PromptAndAnswerStayWithinTheContext) {
-  auto pipeline = says("x");
+  auto pipeline = writes("x");
   pipeline.context_length = 64;
   pipeline.eos_ids.clear();
   GenerateOptions options;
@@ -288,7 +289,7 @@ TEST_F(Generate, PromptAndAnswerStayWithinTheContext) {
 TEST_F(Generate, RefusesPromptsThatCannotBe) {
   for (const Tokens& bad : {Tokens{}, Tokens{-1}, Tokens{65, V}}) {
     prompt = bad;
-    message_of([&] { run(says("x")); }, ErrorKind::invalid_request);
+    message_of([&] { run(writes("x")); }, ErrorKind::invalid_request);
     EXPECT_TRUE(model->lengths.empty());
   }
 }
@@ -296,8 +297,9 @@ TEST_F(Generate, RefusesPromptsThatCannotBe) {
 TEST_F(Generate, RefusesOptionsBeforeAnyWork) {
   GenerateOptions options;
   options.sampling.logit_bias = {{V, 1.0f}};
-  auto what =
-      message_of([&] { run(says("x"), options); }, ErrorKind::invalid_request);
+  auto what = message_of(
+      [&] { run(writes("x"), options); },
+      ErrorKind::invalid_request);
   EXPECT_NE(what.find("logit_bias"), what.npos);
   EXPECT_TRUE(model->lengths.empty());
 }
@@ -312,7 +314,7 @@ TEST_F(Generate, LogitBiasChangesGreedyChoices) {
   GenerateOptions options;
   options.max_tokens = 3;
   options.sampling.logit_bias = {{'z', 100}};
-  EXPECT_EQ(run(says("abc"), options).text, "zzz");
+  EXPECT_EQ(run(writes("abc"), options).text, "zzz");
 }
 
 TEST_F(Generate, SeedsAreReproducibleReportedAndFresh) {
@@ -337,8 +339,9 @@ TEST_F(Generate, SeedsAreReproducibleReportedAndFresh) {
 TEST_F(Generate, XtcLeavesNewlineAndEosAlone) {
   auto pipeline = with([&](const mx::array&) {
     auto ids = mx::reshape(mx::arange(V), {1, V});
-    auto likely = mx::logical_or(ids == mx::array('\n'), ids == mx::array(eos));
-    auto next = ids == mx::array('n');
+    auto likely =
+        mx::logical_or(ids == mx::array(int{'\n'}), ids == mx::array(eos));
+    auto next = ids == mx::array(int{'n'});
     return mx::where(
         likely,
         mx::array(10.0f),
@@ -445,7 +448,7 @@ TEST_F(Generate, AfterACancelledPrefillTheConversationGoesOn) {
 TEST_F(Generate, MaxKvSizeReachesTheCaches) {
   GenerateOptions options;
   options.max_kv_size = 77;
-  run(says("a"), options);
+  run(writes("a"), options);
   EXPECT_EQ(model->made_caches, (std::vector<int>{77}));
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "mlxx/base/json.h"
 #include "mlxx/text/tokenizer.h"
 
 namespace mlxx::generate {
@@ -25,9 +25,9 @@ inline std::string utf8_of(uint32_t code) {
 // A byte-level BPE tokenizer: token b is byte b, then come the words (and the
 // steps of merging them), then <s>, </s>, <end> as special tokens. With
 // `automatic_bos` its post-processor puts <s> first.
-inline std::shared_ptr<const text::Tokenizer> tiny_tokenizer(
-    const std::vector<std::string>& words = {},
-    bool automatic_bos = false) {
+inline std::string tiny_tokenizer_json(
+    const std::vector<std::string>& words,
+    bool automatic_bos) {
   // GPT-2's printable stand-in for each byte.
   std::vector<std::string> letters;
   uint32_t next = 256;
@@ -104,7 +104,13 @@ inline std::shared_ptr<const text::Tokenizer> tiny_tokenizer(
         {"ignore_merges", false},
         {"vocab", vocabulary},
         {"merges", merges}}}};
-  return text::Tokenizer::from_json(tokenizer.dump());
+  return tokenizer.dump();
+}
+
+inline std::shared_ptr<const text::Tokenizer> tiny_tokenizer(
+    const std::vector<std::string>& words = {},
+    bool automatic_bos = false) {
+  return text::Tokenizer::from_json(tiny_tokenizer_json(words, automatic_bos));
 }
 
 }  // namespace mlxx::generate
