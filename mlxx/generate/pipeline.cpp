@@ -119,6 +119,13 @@ Pipeline load_pipeline(
       checkpoint->generation_config(),
       summary.vocab_size);
   const auto& tokenizer = *pipeline.tokenizer;
+  if (tokenizer.vocab_size() > summary.vocab_size) {
+    log_warning(
+        "the tokenizer has {} tokens, the model only {}: prompts that use the "
+        "others will be refused",
+        tokenizer.vocab_size(),
+        summary.vocab_size);
+  }
   if (auto id = find_token(tokenizer, part.special.eos, "eos_token")) {
     pipeline.eos_ids.insert(*id);
   }

@@ -20,7 +20,17 @@ void evaluate(const cache::CacheList& caches) {
   mx::eval(std::move(states));
 }
 
+constexpr int64_t kChunkBudget = int64_t{2048} * 32768;
+constexpr int64_t kSmallestChunk = 64;
+
 }  // namespace
+
+int chunk_length(int step_size, int done, int total) {
+  int64_t length = std::min(step_size, total - 1 - done);
+  int64_t affordable = kChunkBudget / (done + length);
+  return static_cast<int>(
+      std::min(length, std::max(affordable, kSmallestChunk)));
+}
 
 bool prefill(
     const models::Model& model,
@@ -39,7 +49,7 @@ bool prefill(
     if (options.is_cancelled && options.is_cancelled()) {
       return false;
     }
-    int length = std::min(options.step_size, total - 1 - done());
+    int length = chunk_length(options.step_size, done(), total);
     auto first = prompt.begin() + done();
     with_mlx_errors("prefill", [&] {
       mx::array chunk(first, {1, length}, mx::int32);

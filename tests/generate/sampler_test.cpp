@@ -1,5 +1,6 @@
 #include "mlxx/generate/sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -83,7 +84,7 @@ TEST(Sampler, TopPOfZeroAndOneIsOff) {
     SamplingOptions options;
     options.temperature = 1;
     options.top_p = top_p;
-    auto ids = draws(options, row({1, 1, 1, 1}), 400);
+    auto ids = draws(options, row({1, 1.1f, 1.2f, 1.3f}), 400);
     EXPECT_EQ(std::set<int>(ids.begin(), ids.end()).size(), 4u);
   }
 }
@@ -154,9 +155,8 @@ TEST(Sampler, XtcIsAppliedAsOftenAsAsked) {
   SamplingOptions options;
   options.xtc_probability = 0.25f;
   options.xtc_threshold = 0.1f;
-  auto logprobs = repeated(mx::log(row({0.5f, 0.5f})), 2000);
-  // Of two equal choices xtc removes neither, so make them unequal.
-  logprobs = repeated(mx::log(row({0.6f, 0.4f})), 2000);
+  // Unequal: of two equal choices xtc removes neither.
+  auto logprobs = repeated(mx::log(row({0.6f, 0.4f})), 2000);
   auto keys = steps(3, 2000);
   auto filtered = Sampler(options).filter(logprobs, keys);
   auto removed = mx::sum(filtered == mx::array(-INFINITY)).item<int>();
@@ -164,6 +164,15 @@ TEST(Sampler, XtcIsAppliedAsOftenAsAsked) {
   options.xtc_probability = 1;
   filtered = Sampler(options).filter(logprobs, keys);
   EXPECT_EQ(mx::sum(filtered == mx::array(-INFINITY)).item<int>(), 2000);
+}
+
+TEST(Sampler, WhetherXtcAppliesSaysNothingOfTheDraw) {
+  SamplingOptions options;
+  options.temperature = 1;
+  options.xtc_probability = 0.5f;
+  // Half of the time 0 is removed, else it has its probability of 0.6.
+  auto ids = draws(options, mx::log(row({0.6f, 0.4f})), 4000);
+  EXPECT_NEAR(std::count(ids.begin(), ids.end(), 0), 1200, 116);
 }
 
 TEST(Sampler, EveryRowKeepsAtLeastOneToken) {

@@ -89,12 +89,28 @@ TEST(Prefill, TakesAllButTheLastTokenInChunks) {
          },
          {}}));
     EXPECT_EQ(model.lengths, lengths);
+    for (const auto& cache : sequence.caches) {
+      EXPECT_TRUE(cache->state()[0].is_available());
+    }
     EXPECT_EQ(sequence.tokens, Tokens(prompt.begin(), prompt.end() - 1));
     EXPECT_EQ(held(sequence), sequence.tokens);
     EXPECT_EQ(progress.front(), 0);
     EXPECT_EQ(progress.back(), 7);
     EXPECT_EQ(progress.size(), lengths.size() + 1);
   }
+}
+
+TEST(Prefill, ChunksShrinkAsTheContextGrows) {
+  EXPECT_EQ(chunk_length(2048, 0, 100000), 2048);
+  EXPECT_EQ(chunk_length(2048, 0, 2049), 2048);
+  EXPECT_EQ(chunk_length(2048, 0, 2048), 2047);
+  EXPECT_EQ(chunk_length(2048, 30720, 100000), 2048);
+  EXPECT_EQ(chunk_length(2048, 63488, 100000), 1024);
+  EXPECT_EQ(chunk_length(100, 63488, 100000), 100);
+  EXPECT_EQ(chunk_length(2048, 99990, 100000), 9);
+  // Never too small to get on, and no overflow.
+  EXPECT_EQ(chunk_length(INT32_MAX, 0, INT32_MAX), 64);
+  EXPECT_EQ(chunk_length(2048, 2000000000, INT32_MAX), 64);
 }
 
 TEST(Prefill, OfOneTokenComputesNothing) {
@@ -162,6 +178,34 @@ TEST(TokenStream, EnqueuesTheNextStepBeforeItReadsAToken) {
   EXPECT_EQ(model.lengths.size(), 3u);
   stream.next();
   EXPECT_EQ(model.lengths.size(), 3u);
+}
+
+TEST(TokenStream, DoesNotWaitForAStepToEnqueueTheNext) {
+  // Each step takes milliseconds, so that the token before is hardly ever
+  // there when the next step is built.
+  class Slow : public FakeModel {
+   public:
+    Slow()
+        : FakeModel(V, [this](const mx::array& tokens) {
+            auto work = mx::ones({128, 128}) * mx::sum(tokens);
+            for (int i = 0; i < 10; ++i) {
+              work = mx::matmul(work, work) * mx::array(0.0f);
+            }
+            return mx::sum(work) + one_hot(mx::array(3), V);
+          }) {}
+    mx::array forward_last(const mx::array& tokens, cache::CacheList& caches)
+        const override {
+      if (tokens.has_primitive()) {
+        waited += tokens.inputs()[0].is_available() ? 1 : 0;
+      }
+      return FakeModel::forward_last(tokens, caches);
+    }
+    mutable int waited = 0;
+  };
+  Slow model;
+  cold(model, {1}, 8);
+  EXPECT_EQ(model.lengths.size(), 8u);
+  EXPECT_LT(model.waited, 7);
 }
 
 TEST(TokenStream, RecordsWhatTheCachesHold) {
