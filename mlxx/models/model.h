@@ -66,8 +66,8 @@ class Model {
 using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
 struct LoadOptions {
-  Progress progress;
-  kernels::Selection kernels;
+  Progress progress = {};
+  kernels::Selection kernels = {};
   // Weights are evaluated in pieces of about this size.
   size_t chunk_bytes = size_t{64} << 20;
 };

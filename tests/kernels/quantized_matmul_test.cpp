@@ -1,0 +1,187 @@
+#include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/relative_error.h"
+
+namespace mlxx::kernels {
+namespace {
+
+struct Case {
+  int bits;
+  int group_size;
+  const char* mode;
+};
+
+const Case kCases[] = {
+    {2, 64, "affine"},
+    {3, 64, "affine"},
+    {4, 32, "affine"},
+    {4, 64, "affine"},
+    {4, 128, "affine"},
+    {5, 64, "affine"},
+    {6, 64, "affine"},
+    {8, 32, "affine"},
+    {8, 64, "affine"},
+    {8, 128, "affine"},
+    {4, 32, "mxfp4"},
+    {4, 16, "nvfp4"},
+    {8, 32, "mxfp8"},
+};
+
+struct Matrix {
+  Parameter plain;   // MLX's form
+  Parameter packed;  // what pack_quantized() makes resident
+};
+
+Matrix make_matrix(const Case& c, int out, int in, mx::Dtype dtype) {
+  mx::array dense = mx::astype(normal({out, in}, 17), dtype);
+  auto parts = mx::quantize(dense, c.group_size, c.bits, c.mode);
+  mx::eval(parts);
+  WeightArrays arrays{
+      parts[0],
+      parts[1],
+      parts.size() > 2 ? std::optional(parts[2]) : std::nullopt};
+  QuantizationSpec spec{c.group_size, c.bits, c.mode};
+  Matrix matrix;
+  matrix.plain = Parameter({out, in}, Parameter::Kind::matrix);
+  matrix.packed = matrix.plain;
+  matrix.plain.set(arrays, spec);
+  matrix.packed.set(arrays, spec);
+  auto packed = pack_quantized(arrays, spec, Selection{});
+  if (packed) {
+    matrix.packed.set_packed(packed);
+  }
+  return matrix;
+}
+
+std::string describe(const Case& c, int rows, int out, int in) {
+  return fmt::format(
+      "{} bits, groups of {}, {}: {} x {} x {}",
+      c.bits,
+      c.group_size,
+      c.mode,
+      rows,
+      out,
+      in);
+}
+
+// Wrong for one size only is how such kernels fail: sizes on both sides of
+// every block and vector length.
+TEST(QuantizedMatmul, AgreesWithDequantizedProductForAllSizes) {
+  for (const Case& c : kCases) {
+    for (int in : {128, 384}) {
+      for (int out : {4, 8, 33, 72}) {
+        Matrix matrix = make_matrix(c, out, in, mx::float32);
+        const auto& arrays = matrix.plain.arrays();
+        mx::array dense = mx::dequantize(
+            arrays.weight,
+            *arrays.scales,
+            arrays.biases,
+            c.group_size,
+            c.bits,
+            c.mode,
+            std::nullopt,
+            mx::float32);
+        for (int rows : {1, 2, 7, 8, 15, 16, 31, 33}) {
+          mx::array x = normal({1, rows, in}, rows);
+          mx::array expected = mx::matmul(x, mx::transpose(dense));
+          EXPECT_LT(
+              relative_error(quantized_matmul(x, matrix.packed), expected),
+              1e-4)
+              << describe(c, rows, out, in);
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizedMatmul, AgreesForManyRowsAndWideOutputs) {
+  for (const Case& c : {kCases[2], kCases[8]}) {
+    Matrix matrix = make_matrix(c, 2048, 256, mx::float32);
+    mx::array x = normal({720, 256}, 4);
+    EXPECT_LT(
+        relative_error(
+            quantized_matmul(x, matrix.packed),
+            quantized_matmul(x, matrix.plain)),
+        1e-4);
+  }
+}
+
+TEST(QuantizedMatmul, HalfPrecisionScalesGiveFullPrecisionProducts) {
+  for (auto dtype : {mx::float16, mx::bfloat16}) {
+    Matrix matrix = make_matrix({4, 64, "affine"}, 64, 256, dtype);
+    const auto& arrays = matrix.plain.arrays();
+    mx::array dense = mx::dequantize(
+        arrays.weight,
+        mx::astype(*arrays.scales, mx::float32),
+        mx::astype(*arrays.biases, mx::float32),
+        64,
+        4);
+    mx::array x = normal({3, 256}, 2);
+    EXPECT_LT(
+        relative_error(
+            quantized_matmul(x, matrix.packed),
+            mx::matmul(x, mx::transpose(dense))),
+        1e-4);
+    EXPECT_EQ(
+        quantized_matmul(mx::astype(x, dtype), matrix.packed).dtype(),
+        dtype);
+  }
+}
+
+TEST(QuantizedMatmul, LeadingAxesAreKept) {
+  Matrix matrix = make_matrix({4, 64, "affine"}, 24, 128, mx::float32);
+  mx::array x = normal({2, 3, 5, 128}, 1);
+  EXPECT_EQ(
+      quantized_matmul(x, matrix.packed).shape(),
+      (mx::Shape{2, 3, 5, 24}));
+  // A transposed view is no contiguous row of numbers.
+  mx::array swapped = mx::transpose(x, {1, 0, 2, 3});
+  EXPECT_LT(
+      relative_error(
+          quantized_matmul(swapped, matrix.packed),
+          quantized_matmul(swapped, matrix.plain)),
+      1e-4);
+}
+
+TEST(DequantizeRows, GivesTheSameNumbersInBothForms) {
+  for (const Case& c : kCases) {
+    Matrix matrix = make_matrix(c, 40, 256, mx::float32);
+    int picks[] = {3, 0, 39, 3, 17, 32};
+    mx::array ids(picks, {2, 3}, mx::int32);
+    mx::array expected = dequantize_rows(matrix.plain, ids);
+    mx::array actual = dequantize_rows(matrix.packed, ids);
+    EXPECT_EQ(actual.shape(), (mx::Shape{2, 3, 256}));
+    EXPECT_LT(relative_error(actual, expected), 1e-6)
+        << describe(c, 6, 40, 256);
+  }
+}
+
+TEST(PackQuantized, RestoresMlxsForm) {
+  for (const Case& c : kCases) {
+    Matrix matrix = make_matrix(c, 40, 256, mx::float32);
+    const auto& before = matrix.plain.arrays();
+    WeightArrays after = matrix.packed.restore();
+    EXPECT_TRUE(same_bits(before.weight, after.weight));
+    EXPECT_TRUE(mx::array_equal(*before.scales, *after.scales).item<bool>());
+    EXPECT_EQ(before.biases.has_value(), after.biases.has_value());
+    if (before.biases) {
+      EXPECT_TRUE(mx::array_equal(*before.biases, *after.biases).item<bool>());
+    }
+  }
+}
+
+TEST(PackQuantized, FallbackKeepsMlxsForm) {
+  auto parts = mx::quantize(normal({8, 64}, 1), 64, 4);
+  EXPECT_EQ(
+      pack_quantized(
+          {parts[0], parts[1], parts[2]},
+          {64, 4, "affine"},
+          Selection{.fallback = true}),
+      nullptr);
+}
+
+}  // namespace
+}  // namespace mlxx::kernels

@@ -1,0 +1,264 @@
+// What every architecture of the registry must hold, on its tiny config. A new
+// model needs no new test here.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/relative_error.h"
+#include "tests/models/fake_checkpoint.h"
+
+namespace mlxx::models {
+namespace {
+
+constexpr int kTokens = 40;
+
+// In fallback mode and with the kernels of this machine.
+struct Variant {
+  const ModelInfo* info;
+  bool fallback;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) {
+  *out << variant.info->model_type
+       << (variant.fallback ? " fallback" : " auto");
+}
+
+class Conformance : public testing::TestWithParam<Variant> {
+ protected:
+  Conformance()
+      : config_(parse_json(GetParam().info->tiny_config, "tiny")),
+        checkpoint_(random_checkpoint(config_)),
+        model_(load(checkpoint_)) {}
+
+  static std::shared_ptr<const Model> load(const FakeCheckpoint& checkpoint) {
+    return load_model(
+        checkpoint,
+        LoadOptions{.kernels = {.fallback = GetParam().fallback}});
+  }
+
+  mx::array tokens(int rows, int length, int seed = 1) const {
+    return mx::random::randint(
+        0,
+        model_->summary().vocab_size,
+        {rows, length},
+        mx::int32,
+        mx::random::key(seed));
+  }
+
+  static mx::array columns(const mx::array& ids, int from, int to) {
+    return mx::slice(ids, {0, from}, {ids.shape(0), to});
+  }
+
+  // Logits [B, L, V] when the tokens come in pieces of these lengths.
+  mx::array in_pieces(const mx::array& ids, const std::vector<int>& lengths)
+      const {
+    auto cache = model_->make_cache({});
+    std::vector<mx::array> parts;
+    int at = 0;
+    for (int n : lengths) {
+      parts.push_back(model_->forward(columns(ids, at, at + n), cache));
+      at += n;
+    }
+    return mx::concatenate(parts, 1);
+  }
+
+  Json config_;
+  FakeCheckpoint checkpoint_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_P(Conformance, LogitsHaveTheShapeOfTheSummary) {
+  auto summary = model_->summary();
+  auto cache = model_->make_cache({});
+  EXPECT_EQ(static_cast<int>(cache.size()), summary.layers);
+  mx::array logits = model_->forward(tokens(2, 7), cache);
+  EXPECT_EQ(logits.shape(), (mx::Shape{2, 7, summary.vocab_size}));
+  EXPECT_TRUE(mx::all(mx::isfinite(logits)).item<bool>());
+  EXPECT_GT(mx::var(logits).item<float>(), 1e-4f);
+  for (const auto& layer : cache) {
+    EXPECT_EQ(layer->offset(), 7);
+  }
+}
+
+TEST_P(Conformance, CachedLogitsEqualUncachedOnes) {
+  mx::array ids = tokens(1, kTokens);
+  mx::array whole = in_pieces(ids, {kTokens});
+  mx::array one_by_one = in_pieces(ids, std::vector<int>(kTokens, 1));
+  EXPECT_LT(relative_error(one_by_one, whole), 1e-5);
+}
+
+TEST_P(Conformance, SplitPrefillEqualsWholePrefill) {
+  mx::array ids = tokens(1, kTokens);
+  mx::array whole = in_pieces(ids, {kTokens});
+  EXPECT_LT(relative_error(in_pieces(ids, {16, 16, 8}), whole), 1e-5);
+  EXPECT_LT(relative_error(in_pieces(ids, {1, 38, 1}), whole), 1e-5);
+}
+
+TEST_P(Conformance, ABatchEqualsItsRows) {
+  mx::array ids = tokens(3, kTokens);
+  mx::array batch = in_pieces(ids, {30, 10});
+  for (int row = 0; row < 3; ++row) {
+    mx::array alone =
+        in_pieces(mx::slice(ids, {row, 0}, {row + 1, kTokens}), {30, 10});
+    mx::array in_batch = mx::slice(
+        batch,
+        {row, 0, 0},
+        {row + 1, batch.shape(1), batch.shape(2)});
+    EXPECT_LT(relative_error(in_batch, alone), 1e-5) << row;
+  }
+}
+
+TEST_P(Conformance, ForwardLastIsTheLastRow) {
+  mx::array ids = tokens(2, 9);
+  auto cache = model_->make_cache({});
+  mx::array last = model_->forward_last(ids, cache);
+  mx::array all = in_pieces(ids, {9});
+  mx::array expected =
+      mx::squeeze(mx::slice(all, {0, 8, 0}, {2, 9, all.shape(2)}), 1);
+  EXPECT_EQ(last.shape(), expected.shape());
+  EXPECT_LT(relative_error(last, expected), 1e-5);
+}
+
+TEST_P(Conformance, TrimmedTokensLeaveNoTrace) {
+  mx::array ids = tokens(1, 14);
+  mx::array other = tokens(1, 6, /* seed= */ 2);
+  auto cache = model_->make_cache({});
+  mx::eval(model_->forward(columns(ids, 0, 8), cache));
+  mx::eval(model_->forward(other, cache));
+  for (auto& layer : cache) {
+    ASSERT_TRUE(layer->is_trimmable());
+    ASSERT_EQ(layer->trim(6), 6);
+  }
+  mx::array resumed = model_->forward(columns(ids, 8, 14), cache);
+  mx::array whole = in_pieces(ids, {8, 6});
+  mx::array expected = mx::slice(whole, {0, 8, 0}, {1, 14, whole.shape(2)});
+  EXPECT_LT(relative_error(resumed, expected), 1e-5);
+}
+
+TEST_P(Conformance, AKeptWindowBoundsTheCache) {
+  auto cache = model_->make_cache({.max_kv_size = 16});
+  mx::array ids = tokens(1, kTokens);
+  for (int at = 0; at < kTokens;) {
+    int n = at < 30 ? 10 : 1;
+    mx::array logits = model_->forward(columns(ids, at, at + n), cache);
+    EXPECT_TRUE(mx::all(mx::isfinite(logits)).item<bool>()) << at;
+    at += n;
+  }
+  for (const auto& layer : cache) {
+    EXPECT_EQ(layer->offset(), kTokens);
+    for (const auto& array : layer->state()) {
+      EXPECT_LE(array.shape(2), 16);
+    }
+  }
+}
+
+TEST_P(Conformance, EveryTensorIsNeededAndShaped) {
+  for (const auto& info : checkpoint_.tensors()) {
+    FakeCheckpoint broken = checkpoint_;
+    broken.remove(info.name);
+    try {
+      load(broken);
+      // Only a head that a tied embedding can stand in for may be absent.
+      EXPECT_EQ(info.name, "lm_head.weight");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_file);
+      EXPECT_NE(
+          std::string(error.what()).find("'" + info.name + "'"),
+          std::string::npos)
+          << error.what();
+    }
+    mx::Shape shape(info.shape.begin(), info.shape.end());
+    shape.back() += 32;
+    broken = checkpoint_;
+    broken.add(info.name, mx::zeros(shape));
+    try {
+      load(broken);
+      ADD_FAILURE() << info.name << " of a wrong shape was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_file);
+      EXPECT_NE(
+          std::string(error.what()).find("'" + info.name + "'"),
+          std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST_P(Conformance, SurplusTensorsAreNamed) {
+  FakeCheckpoint more = checkpoint_;
+  more.add("model.layers.0.extra.weight", mx::zeros({4}));
+  try {
+    load(more);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_file);
+    EXPECT_NE(
+        std::string(error.what()).find("'model.layers.0.extra.weight'"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_P(Conformance, VisitNamesEachTensorOnceAndKnowsItsBytes) {
+  std::vector<std::string> names;
+  size_t bytes = 0;
+  int64_t count = 0;
+  model_->visit([&](const std::string& name, const Parameter& parameter) {
+    names.push_back(name);
+    bytes += parameter.nbytes();
+    count += parameter.count();
+  });
+  std::ranges::sort(names);
+  std::vector<std::string> expected;
+  for (const auto& info : checkpoint_.tensors()) {
+    expected.push_back(info.name);
+  }
+  EXPECT_EQ(names, expected);
+  EXPECT_EQ(model_->summary().weight_bytes, bytes);
+  EXPECT_EQ(model_->summary().parameters, count);
+}
+
+TEST_P(Conformance, QuantizedWeightsGiveNearlyTheDequantizedLogits) {
+  FakeCheckpoint quantized = checkpoint_;
+  FakeCheckpoint dense = checkpoint_;
+  for (const auto& info : checkpoint_.tensors()) {
+    if (info.shape.size() != 2 || info.shape[1] % 32 != 0) {
+      continue;
+    }
+    quantized.add_quantized(
+        info.name,
+        checkpoint_.load(info.name, {}).weight,
+        {32, 8, "affine"});
+    auto parts = quantized.load(info.name, {});
+    dense.add(
+        info.name,
+        mx::dequantize(parts.weight, *parts.scales, parts.biases, 32, 8));
+  }
+  mx::array ids = tokens(1, 20);
+  auto model = load(quantized);
+  auto cache = model->make_cache({});
+  mx::array got = model->forward(ids, cache);
+  auto reference = load(dense);
+  cache = reference->make_cache({});
+  EXPECT_LT(relative_error(got, reference->forward(ids, cache)), 2e-4);
+  EXPECT_LT(model->summary().weight_bytes, reference->summary().weight_bytes);
+}
+
+std::vector<Variant> all_variants() {
+  std::vector<Variant> variants;
+  for (const ModelInfo* info : all_models()) {
+    variants.push_back({info, true});
+    variants.push_back({info, false});
+  }
+  return variants;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllModels,
+    Conformance,
+    testing::ValuesIn(all_variants()),
+    [](const auto& param) {
+      return std::string(param.param.info->model_type) +
+          (param.param.fallback ? "_fallback" : "_auto");
+    });
+
+}  // namespace
+}  // namespace mlxx::models
