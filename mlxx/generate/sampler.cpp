@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "mlxx/kernels/top_p/top_p.h"
+
 namespace mlxx::generate {
 
 namespace {
@@ -59,19 +61,11 @@ mx::array at_tokens(const mx::array& values, const mx::array& tokens) {
 
 }  // namespace
 
-mx::array apply_top_p(const mx::array& logprobs, float top_p) {
-  auto sorted = mx::sort(logprobs, -1);
-  auto probs = mx::exp(sorted);
-  // Mass of what is likelier than each entry.
-  auto above = mx::cumsum(probs, -1, /*reverse=*/true, /*inclusive=*/false);
-  auto rows = probs.shape(0);
-  auto total =
-      mx::slice(above, {0, 0}, {rows, 1}) + mx::slice(probs, {0, 0}, {rows, 1});
-  auto dropped =
-      mx::sum(above >= mx::array(top_p) * total, -1, /*keepdims=*/true);
-  // Without this a row whose mass is not a number would index past its end.
-  dropped = mx::minimum(dropped, mx::array(logprobs.shape(-1) - 1));
-  auto threshold = mx::take_along_axis(sorted, dropped, -1);
+mx::array apply_top_p(
+    const mx::array& logprobs,
+    float top_p,
+    const kernels::Selection& kernels) {
+  auto threshold = kernels::top_p_threshold(logprobs, top_p, kernels);
   return mx::where(logprobs < threshold, negative_infinity(), logprobs);
 }
 
@@ -131,14 +125,17 @@ mx::array apply_top_k(const mx::array& logprobs, int top_k) {
   return mx::put_along_axis(logprobs, removed, negative_infinity(), -1);
 }
 
-Sampler::Sampler(const SamplingOptions& options) : options_(options) {}
+Sampler::Sampler(
+    const SamplingOptions& options,
+    const kernels::Selection& kernels)
+    : options_(options), kernels_(kernels) {}
 
 mx::array Sampler::filter(
     const mx::array& logprobs,
     std::span<const SampleKey> keys) const {
   auto kept = logprobs;
   if (options_.top_p > 0 && options_.top_p < 1) {
-    kept = apply_top_p(kept, options_.top_p);
+    kept = apply_top_p(kept, options_.top_p, kernels_);
   }
   if (options_.min_p > 0) {
     kept = apply_min_p(kept, options_.min_p, options_.min_tokens_to_keep);

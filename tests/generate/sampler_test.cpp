@@ -91,10 +91,15 @@ TEST(Sampler, TopPOfZeroAndOneIsOff) {
 
 TEST(Sampler, TopPKeepsTheSmallestSetWithThatMass) {
   auto logprobs = mx::log(row({0.15f, 0.5f, 0.05f, 0.3f}));
-  EXPECT_EQ(kept(apply_top_p(logprobs, 0.4f)), (std::set<int>{1}));
-  EXPECT_EQ(kept(apply_top_p(logprobs, 0.7f)), (std::set<int>{1, 3}));
-  EXPECT_EQ(kept(apply_top_p(logprobs, 0.9f)), (std::set<int>{0, 1, 3}));
-  EXPECT_EQ(kept(apply_top_p(logprobs, 1e-30f)), (std::set<int>{1}));
+  for (bool fallback : {false, true}) {
+    auto left = [&](float top_p) {
+      return kept(apply_top_p(logprobs, top_p, {fallback}));
+    };
+    EXPECT_EQ(left(0.4f), (std::set<int>{1}));
+    EXPECT_EQ(left(0.7f), (std::set<int>{1, 3}));
+    EXPECT_EQ(left(0.9f), (std::set<int>{0, 1, 3}));
+    EXPECT_EQ(left(1e-30f), (std::set<int>{1}));
+  }
 }
 
 TEST(Sampler, MinPWorksOnAVocabularyOf40000) {

@@ -3,12 +3,14 @@
 The filters of both see the same random log-probabilities, over a grid of
 options, and must leave the same tokens with the same values, bit for bit: the
 order of filters counts too, since mlx-lm's own make_sampler builds the chain.
-Processors see the same logits and token windows.
+Processors see the same logits and token windows. mlxx runs twice, with its
+kernels and with plain MLX operations.
 """
 
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -94,6 +96,24 @@ def processed(options, logits, tokens):
     return result
 
 
+def differences(cases, answers, expected):
+    wrong = 0
+    for case in cases:
+        ours = np.array(answers[case["name"]])
+        theirs = np.array(expected[case["name"]])
+        if not np.array_equal(ours, theirs):
+            wrong += 1
+            rows, ids = np.nonzero(ours != theirs)
+            print(
+                f"{case['name']} {case['options']}: {len(ids)} differ, "
+                f"first in row {rows[0]} token {ids[0]}: mlxx "
+                f"{ours[rows[0], ids[0]]!r}, "
+                f"mlx-lm {theirs[rows[0], ids[0]]!r}",
+                file=sys.stderr,
+            )
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True, help="filter_logits")
@@ -139,25 +159,16 @@ def main():
             str(given),
             {"logprobs": logprobs, "logits": logits, "tokens": tokens},
         )
-        subprocess.run(
-            [program, folder / "cases.json", given, answer], check=True
-        )
-        answers = mx.load(str(answer))
         wrong = 0
-        for case in cases:
-            ours = np.array(answers[case["name"]])
-            theirs = np.array(expected[case["name"]])
-            if not np.array_equal(ours, theirs):
-                wrong += 1
-                rows, ids = np.nonzero(ours != theirs)
-                print(
-                    f"{case['name']} {case['options']}: {len(ids)} differ, "
-                    f"first in row {rows[0]} token {ids[0]}: mlxx "
-                    f"{ours[rows[0], ids[0]]!r}, "
-                    f"mlx-lm {theirs[rows[0], ids[0]]!r}",
-                    file=sys.stderr,
-                )
-    print(f"{len(cases) - wrong} of {len(cases)} cases equal")
+        for kernel in ("auto", "fallback"):
+            subprocess.run(
+                [program, folder / "cases.json", given, answer],
+                check=True,
+                env=os.environ | {"MLXX_KERNEL": kernel},
+            )
+            wrong += differences(cases, mx.load(str(answer)), expected)
+    total = 2 * len(cases)
+    print(f"{total - wrong} of {total} cases equal")
     return 1 if wrong or not cases else 0
 
 
