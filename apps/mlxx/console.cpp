@@ -66,6 +66,33 @@ std::string colored(Stream stream, Color color, std::string_view text) {
   return fmt::format("{}{}\x1b[0m", escape_code(color), text);
 }
 
+std::string visible_controls(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    bool is_c1 = byte == 0xC2 && i + 1 < text.size() &&
+        static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (is_c1) {
+      out += "\uFFFD";
+      ++i;
+    } else if (byte == 0x7F) {
+      out += "\u2421";
+    } else if (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r') {
+      // U+2400 + byte, the picture of that control character.
+      out += "\xE2\x90";
+      out += static_cast<char>(0x80 + byte);
+    } else {
+      out += static_cast<char>(byte);
+    }
+  }
+  return out;
+}
+
+std::string for_display(Stream stream, std::string_view text) {
+  return is_terminal(stream) ? visible_controls(text) : std::string(text);
+}
+
 void print(std::string_view text) {
   errno = 0;
   bool written =
@@ -90,11 +117,10 @@ void print_error(std::string_view text) {
 }
 
 void print_error_line(std::string_view message) {
-  print_error(
-      fmt::format(
-          "mlxx: {} {}\n",
-          colored(Stream::err, Color::red, "error:"),
-          escape_line(message)));
+  print_error(fmt::format(
+      "mlxx: {} {}\n",
+      colored(Stream::err, Color::red, "error:"),
+      escape_line(message)));
 }
 
 }  // namespace mlxx::apps

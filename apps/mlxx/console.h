@@ -28,6 +28,14 @@ enum class Color { bold, dim, red, green, yellow, cyan };
 // `text` in that colour if use_color(stream), else as it is.
 std::string colored(Stream stream, Color color, std::string_view text);
 
+// What a model or a file says, made safe for the terminal that `stream` is: a
+// control character could move the cursor or send keys, so all but newline,
+// tab and carriage return become visible ones. Unchanged if it is no terminal.
+// `text` is valid UTF-8 and ends at the end of a character.
+std::string for_display(Stream stream, std::string_view text);
+// The same for a terminal, whatever the streams are.
+std::string visible_controls(std::string_view text);
+
 // Writes to stdout and flushes, so that the reader sees it at once. Throws
 // ClosedOutput, or internal if the output cannot be written (a full disk).
 void print(std::string_view text);
