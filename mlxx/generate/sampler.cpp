@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mlxx/base/environment.h"
 #include "mlxx/kernels/top_p/top_p.h"
 
 namespace mlxx::generate {
@@ -61,11 +62,8 @@ mx::array at_tokens(const mx::array& values, const mx::array& tokens) {
 
 }  // namespace
 
-mx::array apply_top_p(
-    const mx::array& logprobs,
-    float top_p,
-    const kernels::Selection& kernels) {
-  auto threshold = kernels::top_p_threshold(logprobs, top_p, kernels);
+mx::array apply_top_p(const mx::array& logprobs, float top_p, bool fallback) {
+  auto threshold = kernels::top_p_threshold(logprobs, top_p, fallback);
   return mx::where(logprobs < threshold, negative_infinity(), logprobs);
 }
 
@@ -125,17 +123,15 @@ mx::array apply_top_k(const mx::array& logprobs, int top_k) {
   return mx::put_along_axis(logprobs, removed, negative_infinity(), -1);
 }
 
-Sampler::Sampler(
-    const SamplingOptions& options,
-    const kernels::Selection& kernels)
-    : options_(options), kernels_(kernels) {}
+Sampler::Sampler(const SamplingOptions& options)
+    : options_(options), fallback_(environment("MLXX_KERNEL") == "fallback") {}
 
 mx::array Sampler::filter(
     const mx::array& logprobs,
     std::span<const SampleKey> keys) const {
   auto kept = logprobs;
   if (options_.top_p > 0 && options_.top_p < 1) {
-    kept = apply_top_p(kept, options_.top_p, kernels_);
+    kept = apply_top_p(kept, options_.top_p, fallback_);
   }
   if (options_.min_p > 0) {
     kept = apply_min_p(kept, options_.min_p, options_.min_tokens_to_keep);

@@ -6,7 +6,6 @@
 
 #include "mlxx/core/mlx.h"
 #include "mlxx/generate/sampling.h"
-#include "mlxx/kernels/select.h"
 
 namespace mlxx::generate {
 
@@ -15,11 +14,10 @@ namespace mlxx::generate {
 // one token per row.
 
 // Keeps the likeliest tokens until their mass reaches `top_p` (in (0, 1)) of
-// the row's; ties with the last kept one stay.
-mx::array apply_top_p(
-    const mx::array& logprobs,
-    float top_p,
-    const kernels::Selection& kernels);
+// the row's; ties with the last kept one stay. `fallback` is for
+// kernels::top_p_threshold.
+mx::array
+apply_top_p(const mx::array& logprobs, float top_p, bool fallback = false);
 
 // Removes tokens less likely than `min_p` (in (0, 1]) times the likeliest, but
 // never the likeliest `min_tokens_to_keep`.
@@ -57,9 +55,8 @@ struct Sampled {
 class Sampler {
  public:
   // `options` must have passed validate().
-  explicit Sampler(
-      const SamplingOptions& options,
-      const kernels::Selection& kernels = kernels::select_from_environment());
+  // MLXX_KERNEL=fallback keeps to plain MLX operations.
+  explicit Sampler(const SamplingOptions& options);
 
   // logits [B, V] in any floating type (computed in float32), one key per row.
   Sampled sample(const mx::array& logits, std::span<const SampleKey> keys)
@@ -71,7 +68,7 @@ class Sampler {
 
  private:
   SamplingOptions options_;
-  kernels::Selection kernels_;
+  bool fallback_;
 };
 
 }  // namespace mlxx::generate

@@ -93,7 +93,7 @@ TEST(Sampler, TopPKeepsTheSmallestSetWithThatMass) {
   auto logprobs = mx::log(row({0.15f, 0.5f, 0.05f, 0.3f}));
   for (bool fallback : {false, true}) {
     auto left = [&](float top_p) {
-      return kept(apply_top_p(logprobs, top_p, {fallback}));
+      return kept(apply_top_p(logprobs, top_p, fallback));
     };
     EXPECT_EQ(left(0.4f), (std::set<int>{1}));
     EXPECT_EQ(left(0.7f), (std::set<int>{1, 3}));

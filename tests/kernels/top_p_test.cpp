@@ -15,8 +15,8 @@ mx::array log_softmax(const mx::array& logits) {
 
 // Tokens that one of the two keeps and the other does not.
 int disagreements(const mx::array& logprobs, float top_p) {
-  auto fast = top_p_threshold(logprobs, top_p, {.fallback = false});
-  auto plain = top_p_threshold(logprobs, top_p, {.fallback = true});
+  auto fast = top_p_threshold(logprobs, top_p, false);
+  auto plain = top_p_threshold(logprobs, top_p, true);
   EXPECT_EQ(fast.shape(), plain.shape());
   return mx::sum((logprobs < fast) != (logprobs < plain)).item<int>();
 }
@@ -48,7 +48,7 @@ TEST(TopP, KeepsTheSmallestMassThatIsEnough) {
       for (float top_p : {0.3f, 0.9f, 0.999f}) {
         for (bool fallback : {false, true}) {
           float least =
-              top_p_threshold(logprobs, top_p, {fallback}).item<float>();
+              top_p_threshold(logprobs, top_p, fallback).item<float>();
           double likelier = 0;
           double kept = 0;
           double total = 0;
@@ -69,7 +69,7 @@ TEST(TopP, KeepsTheSmallestMassThatIsEnough) {
 TEST(TopP, TiesWithTheLastTokenStay) {
   auto logprobs = mx::log(mx::array({0.4f, 0.2f, 0.2f, 0.2f}, {1, 4}));
   for (bool fallback : {false, true}) {
-    auto threshold = top_p_threshold(logprobs, 0.5f, {fallback});
+    auto threshold = top_p_threshold(logprobs, 0.5f, fallback);
     EXPECT_EQ(mx::sum(logprobs >= threshold).item<int>(), 4);
   }
 }
@@ -87,18 +87,17 @@ TEST(TopP, RemovedAndMissingNumbersDoNoHarm) {
   auto removed = mx::array({-inf, -0.1f, -inf, -3.0f, -inf}, {1, 5});
   EXPECT_EQ(disagreements(removed, 0.99f), 0);
   for (float bad : {NAN, inf, -inf}) {
-    auto threshold =
-        top_p_threshold(mx::full({2, 200}, bad), 0.9f, {.fallback = false});
+    auto threshold = top_p_threshold(mx::full({2, 200}, bad), 0.9f, false);
     mx::eval(threshold);
     EXPECT_EQ(threshold.shape(), (mx::Shape{2, 1}));
   }
 }
 
 TEST(TopP, RefusesOtherShapes) {
-  EXPECT_THROW(top_p_threshold(mx::zeros({4}), 0.9f, {}), Error);
-  EXPECT_THROW(top_p_threshold(mx::zeros({1, 4}), 1.0f, {}), Error);
+  EXPECT_THROW(top_p_threshold(mx::zeros({4}), 0.9f, false), Error);
+  EXPECT_THROW(top_p_threshold(mx::zeros({1, 4}), 1.0f, false), Error);
   EXPECT_THROW(
-      top_p_threshold(mx::zeros({1, 4}, mx::float16), 0.9f, {}),
+      top_p_threshold(mx::zeros({1, 4}, mx::float16), 0.9f, false),
       Error);
 }
 

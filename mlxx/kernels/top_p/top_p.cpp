@@ -25,10 +25,8 @@ mx::array top_p_threshold_fallback(const mx::array& logprobs, float top_p) {
 
 }  // namespace
 
-mx::array top_p_threshold(
-    const mx::array& logprobs,
-    float top_p,
-    const Selection& selection) {
+mx::array
+top_p_threshold(const mx::array& logprobs, float top_p, bool fallback) {
   if (logprobs.ndim() != 2 || logprobs.shape(1) < 1 ||
       logprobs.dtype() != mx::float32 || !(top_p > 0 && top_p < 1)) {
     fail(
@@ -38,7 +36,7 @@ mx::array top_p_threshold(
         logprobs.ndim(),
         top_p);
   }
-  if (selection.fallback || backend() != Backend::cpu) {
+  if (fallback || backend() != Backend::cpu) {
     return top_p_threshold_fallback(logprobs, top_p);
   }
   auto probs = mx::exp(logprobs);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "mlxx/core/mlx.h"
-#include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
 
@@ -12,9 +11,7 @@ namespace mlxx::kernels {
 //
 // The fallback sorts the row, 49,152 tokens in about 4 ms on a CPU core. The
 // CPU kernel sorts only as many of the likeliest as are needed.
-mx::array top_p_threshold(
-    const mx::array& logprobs,
-    float top_p,
-    const Selection& selection);
+mx::array
+top_p_threshold(const mx::array& logprobs, float top_p, bool fallback);
 
 }  // namespace mlxx::kernels
