@@ -107,9 +107,24 @@ std::string flags_of(const Verb& verb, bool with_value_only) {
   return names;
 }
 
-// Walks the words that were typed: which verb they select, and whether the
-// last one waits for its value. The same in bash and zsh.
-std::string word_tables(const std::vector<Verb>& verbs) {
+// `text` with the one place `mark` in it replaced.
+std::string replaced(
+    const std::string& text,
+    std::string_view mark,
+    const std::string& value) {
+  size_t at = text.find(mark);
+  return fmt::format(
+      "{}{}{}",
+      std::string_view(text).substr(0, at),
+      value,
+      std::string_view(text).substr(at + mark.size()));
+}
+
+// What the verb in the shell's `variable` has below it, its flags, and those
+// of them that take a value. The same in bash and zsh.
+std::string word_tables(
+    const std::vector<Verb>& verbs,
+    const std::string& variable) {
   std::string verb_cases;
   std::string flag_cases;
   std::string value_cases;
@@ -129,42 +144,50 @@ std::string word_tables(const std::vector<Verb>& verbs) {
         quoted(flags_of(verb, true)));
   }
   return fmt::format(
-      "  case \"$path\" in\n{}  esac\n"
-      "  case \"$path\" in\n{}  esac\n"
-      "  case \"$path\" in\n{}  esac\n",
+      "  case \"${0}\" in\n{1}  esac\n"
+      "  case \"${0}\" in\n{2}  esac\n"
+      "  case \"${0}\" in\n{3}  esac\n",
+      variable,
       verb_cases,
       flag_cases,
       value_cases);
 }
 
 std::string bash_script(const std::vector<Verb>& verbs) {
-  return fmt::format(
-      R"(# bash completion of mlxx: eval "$(mlxx completions bash)"
+  std::string script =
+      R"sh(# bash completion of mlxx: eval "$(mlxx completions bash)"
 _mlxx_tables() {
-    {
-      {
-      }
-    }}
+@tables@}
 _mlxx() {
-    {
-      local path ='' inner ='' flags ='' valued ='' word previous ='' i local
-          current = "${{COMP_WORDS[COMP_CWORD]}}" COMPREPLY =
-              () _mlxx_tables for ((i = 1; i < COMP_CWORD; ++i));
-      do
-        word = "${{COMP_WORDS[i]}}" if[
-            [" $valued " == *" $previous " * &&-n "$previous"]];
-      then previous ='' continue fi if[[" $inner " == *" $word " * ]];
-      then path = "${{path:+$path }}$word" _mlxx_tables fi previous =
-          "$word" done if[[-n "$previous" && " $valued " == *" $previous " * ]];
-      then COMPREPLY = ($(compgen - f-- "$current")) elif[["$current" == -*]];
-      then COMPREPLY =
-          ($(compgen - W "$flags" --"$current")) elif[[-n "$inner"]];
-      then COMPREPLY = ($(compgen - W "$inner" --"$current")) else COMPREPLY =
-          ($(compgen - f-- "$current")) fi
-    }}
+  local path='' inner='' flags='' valued='' word previous='' i
+  local current="${COMP_WORDS[COMP_CWORD]}"
+  COMPREPLY=()
+  _mlxx_tables
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    word="${COMP_WORDS[i]}"
+    if [[ -n "$previous" && " $valued " == *" $previous "* ]]; then
+      previous=''
+      continue
+    fi
+    if [[ " $inner " == *" $word "* ]]; then
+      path="${path:+$path }$word"
+      _mlxx_tables
+    fi
+    previous="$word"
+  done
+  if [[ -n "$previous" && " $valued " == *" $previous "* ]]; then
+    COMPREPLY=($(compgen -f -- "$current"))
+  elif [[ "$current" == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$current"))
+  elif [[ -n "$inner" ]]; then
+    COMPREPLY=($(compgen -W "$inner" -- "$current"))
+  else
+    COMPREPLY=($(compgen -f -- "$current"))
+  fi
+}
 complete -o filenames -F _mlxx mlxx
-)",
-      word_tables(verbs));
+)sh";
+  return replaced(script, "@tables@", word_tables(verbs, "path"));
 }
 
 // zsh reads "name:description", so a colon in a name is escaped.
@@ -182,12 +205,14 @@ std::string zsh_script(const std::vector<Verb>& verbs) {
     std::string flags;
     for (const Flag& flag : verb.flags) {
       for (const std::string& name : flag.names) {
-        flags += " " + zsh_described(name, flag.description);
+        flags += ' ';
+        flags += zsh_described(name, flag.description);
       }
     }
     std::string inner;
     for (size_t index : verb.inner) {
-      inner += " " + zsh_described(verbs[index].name, verbs[index].description);
+      inner += ' ';
+      inner += zsh_described(verbs[index].name, verbs[index].description);
     }
     described += fmt::format(
         "    {}) described_flags=({} ) described_verbs=({} ) ;;\n",
@@ -195,112 +220,106 @@ std::string zsh_script(const std::vector<Verb>& verbs) {
         flags,
         inner);
   }
-  return fmt::format(
-      R"(#compdef mlxx
+  // `path` is the search path in zsh.
+  std::string script = R"sh(#compdef mlxx
 # zsh completion of mlxx: eval "$(mlxx completions zsh)"
 _mlxx_tables() {
-    {
-      {
-      }  case "$path_words" in
-{}  esac
-}}
-_mlxx() {{
+@tables@  case "$path_words" in
+@described@  esac
+}
+_mlxx() {
   local path_words='' inner='' flags='' valued='' word previous='' i
   local -a described_flags described_verbs
   _mlxx_tables
   for ((i = 2; i < CURRENT; ++i)); do
-    word="${{words[i]}}"
+    word="${words[i]}"
     if [[ -n "$previous" && " $valued " == *" $previous "* ]]; then
       previous=''
       continue
     fi
     if [[ " $inner " == *" $word "* ]]; then
-      path_words="${{path_words:+$path_words }}$word"
+      path_words="${path_words:+$path_words }$word"
       _mlxx_tables
     fi
     previous="$word"
   done
   if [[ -n "$previous" && " $valued " == *" $previous "* ]]; then
     _files
-  elif [[ "${{words[CURRENT]}}" == -* ]]; then
+  elif [[ "${words[CURRENT]}" == -* ]]; then
     _describe -o option described_flags
   elif [[ -n "$inner" ]]; then
     _describe verb described_verbs
   else
     _files
   fi
-}}
+}
 compdef _mlxx mlxx
-)",
-      // `path` is the search path in zsh.
-      CLI::detail::find_and_replace(
-          word_tables(verbs),
-          "\"$path\"",
-          "\"$path_words\""),
-      described);
+)sh";
+  script = replaced(script, "@tables@", word_tables(verbs, "path_words"));
+  return replaced(script, "@described@", described);
 }
 
 std::string fish_script(const std::vector<Verb>& verbs) {
   std::string out =
       "# fish completion of mlxx: mlxx completions fish | source\n";
   for (const Verb& verb : verbs) {
-          std::string condition = "__fish_use_subcommand";
-          if (!verb.path.empty()) {
-            condition.clear();
-            for (const std::string& word : CLI::detail::split(verb.path, ' ')) {
-              condition += (condition.empty() ? "" : "; and ") +
-                  ("__fish_seen_subcommand_from " + word);
-            }
-          }
-          for (size_t index : verb.inner) {
-            std::string not_yet = condition;
-            if (!verb.path.empty()) {
-              not_yet += "; and not __fish_seen_subcommand_from " +
-                  names_of(verbs, verb);
-            }
-            out += fmt::format(
-                "complete -c mlxx -f -n {} -a {} -d {}\n",
-                fish_quoted(not_yet),
-                verbs[index].name,
-                fish_quoted(verbs[index].description));
-          }
-          for (const Flag& flag : verb.flags) {
-            std::string names;
-            for (const std::string& name : flag.names) {
-              names += name.starts_with("--") ? " -l " + name.substr(2)
-                                              : " -s " + name.substr(1);
-            }
-            out += fmt::format(
-                "complete -c mlxx -n {}{}{} -d {}\n",
-                fish_quoted(condition),
-                names,
-                flag.takes_value ? " -r" : "",
-                fish_quoted(flag.description));
-          }
-        }
-        return out;
+    std::string condition = "__fish_use_subcommand";
+    if (!verb.path.empty()) {
+      condition.clear();
+      for (const std::string& word : CLI::detail::split(verb.path, ' ')) {
+        condition += (condition.empty() ? "" : "; and ") +
+            ("__fish_seen_subcommand_from " + word);
+      }
     }
+    for (size_t index : verb.inner) {
+      std::string not_yet = condition;
+      if (!verb.path.empty()) {
+        not_yet +=
+            "; and not __fish_seen_subcommand_from " + names_of(verbs, verb);
+      }
+      out += fmt::format(
+          "complete -c mlxx -f -n {} -a {} -d {}\n",
+          fish_quoted(not_yet),
+          verbs[index].name,
+          fish_quoted(verbs[index].description));
+    }
+    for (const Flag& flag : verb.flags) {
+      std::string names;
+      for (const std::string& name : flag.names) {
+        names += name.starts_with("--") ? " -l " + name.substr(2)
+                                        : " -s " + name.substr(1);
+      }
+      out += fmt::format(
+          "complete -c mlxx -n {}{}{} -d {}\n",
+          fish_quoted(condition),
+          names,
+          flag.takes_value ? " -r" : "",
+          fish_quoted(flag.description));
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
 std::string completion_script(const CLI::App& app, std::string_view shell) {
-    std::vector<Verb> verbs;
-    collect(app, "", verbs);
-    if (shell == "bash") {
-      return bash_script(verbs);
-    }
-    if (shell == "zsh") {
-      return zsh_script(verbs);
-    }
-    if (shell == "fish") {
-      return fish_script(verbs);
-    }
-    fail(
-        ErrorKind::invalid_request,
-        "completions",
-        "there are none for \"{}\", only for {}",
-        shell,
-        kShells);
+  std::vector<Verb> verbs;
+  collect(app, "", verbs);
+  if (shell == "bash") {
+    return bash_script(verbs);
+  }
+  if (shell == "zsh") {
+    return zsh_script(verbs);
+  }
+  if (shell == "fish") {
+    return fish_script(verbs);
+  }
+  fail(
+      ErrorKind::invalid_request,
+      "completions",
+      "there are none for \"{}\", only for {}",
+      shell,
+      kShells);
 }
 
 }  // namespace mlxx::apps

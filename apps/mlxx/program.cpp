@@ -32,8 +32,8 @@ using AddCommand = void (*)(CLI::App& app, CommandContext& context);
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
     add_generate_command,
-    // add_chat_command,
-    // add_show_command,
+    add_chat_command,
+    add_show_command,
     // add_list_command,
     // add_pull_command,
     // add_rm_command,

@@ -1,0 +1,253 @@
+#include "apps/mlxx/model_report.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/mlxx/generate_report.h"
+#include "mlxx/base/error.h"
+#include "mlxx/base/utf8.h"
+#include "mlxx/core/device.h"
+#include "mlxx/generate/special_tokens.h"
+#include "mlxx/kernels/select.h"
+#include "mlxx/models/registry.h"
+#include "mlxx/text/chat_template.h"
+#include "mlxx/text/tokenizer.h"
+
+namespace mlxx::apps {
+
+namespace {
+
+// Multimodal configs keep the language model's numbers one level down.
+const Json& text_config(const Json& config) {
+  auto inner = config.find("text_config");
+  return inner != config.end() && inner->is_object() ? *inner : config;
+}
+
+void read_config(const Json& config, ModelReport& report) {
+  JsonView top(config, "config.json");
+  report.model_type = top.string_or("model_type", "");
+  report.architectures = top.strings_or_empty("architectures");
+  JsonView view(text_config(config), "config.json");
+  auto number = [&](const char* key) -> std::optional<int64_t> {
+    if (!view.has(key)) {
+      return std::nullopt;
+    }
+    return view.integer(key, 0, std::numeric_limits<int32_t>::max());
+  };
+  report.layers = number("num_hidden_layers");
+  report.hidden_size = number("hidden_size");
+  report.intermediate_size = number("intermediate_size");
+  report.heads = number("num_attention_heads");
+  report.kv_heads = number("num_key_value_heads");
+  report.vocab_size = number("vocab_size");
+  report.context_length = number("max_position_embeddings");
+  try {
+    models::find_model(report.model_type);
+  } catch (const Error& error) {
+    report.unsupported = error.what();
+  }
+}
+
+void count_tensors(const hub::Checkpoint& checkpoint, ModelReport& report) {
+  bool has_head = false;
+  for (const auto& tensor : checkpoint.tensors()) {
+    auto& type = report.stored[tensor.stored];
+    int64_t count = 1;
+    for (int64_t size : tensor.shape) {
+      count *= size;
+    }
+    type.tensors += 1;
+    type.bytes += tensor.nbytes;
+    type.parameters += count;
+    report.parameters += count;
+    has_head = has_head || tensor.name == "lm_head.weight";
+  }
+  report.tied_embeddings = !has_head;
+}
+
+void read_text(const hub::Checkpoint& checkpoint, ModelReport& report) {
+  const hub::TextFiles& files = checkpoint.text();
+  generate::SpecialTokens special;
+  try {
+    special = generate::read_special_tokens(files.tokenizer_config_json);
+    int vocab_size = static_cast<int>(
+        report.vocab_size.value_or(std::numeric_limits<int32_t>::max()));
+    report.eos_ids = generate::read_eos_ids(
+        checkpoint.config(),
+        checkpoint.generation_config(),
+        vocab_size);
+    auto tokenizer = text::Tokenizer::from_json(files.tokenizer_json);
+    report.tokenizer_size = tokenizer->vocab_size();
+    if (auto id = tokenizer->token_to_id(special.eos)) {
+      report.eos_ids.insert(*id);
+    }
+  } catch (const Error& error) {
+    report.tokenizer_error = error.what();
+  }
+  for (const auto& [name, source] : files.chat_templates) {
+    report.chat_templates.push_back(name);
+  }
+  const std::string* source =
+      text::select_chat_template(files.chat_templates, /*has_tools=*/false);
+  if (source) {
+    try {
+      text::ChatTemplate::compile(*source, special.bos, special.eos);
+    } catch (const Error& error) {
+      report.chat_template_error = error.what();
+    }
+  }
+}
+
+std::string describe_kernels() {
+  auto selection = kernels::select_from_environment();
+  if (selection.fallback) {
+    return "MLX operations only (MLXX_KERNEL=fallback)";
+  }
+  if (backend() != Backend::cpu) {
+    return fmt::format("MLX operations on {}", to_string(backend()));
+  }
+  return fmt::format(
+      "CPU kernels for {}, MLX operations elsewhere",
+      kernels::to_string(selection.instruction_set));
+}
+
+std::string or_unknown(const std::optional<int64_t>& number) {
+  return number ? fmt::format("{}", *number) : std::string("unknown");
+}
+
+// 135 M, 7.24 B.
+std::string format_count(int64_t count) {
+  double value = static_cast<double>(count);
+  if (count >= 1'000'000'000) {
+    return fmt::format("{:.2f} B", value / 1e9);
+  }
+  if (count >= 1'000'000) {
+    return fmt::format("{:.1f} M", value / 1e6);
+  }
+  return fmt::format("{}", count);
+}
+
+OrderedJson number_or_null(const std::optional<int64_t>& number) {
+  return number ? OrderedJson(*number) : OrderedJson();
+}
+
+OrderedJson text_or_null(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
+}
+
+}  // namespace
+
+ModelReport make_model_report(const hub::Checkpoint& checkpoint) {
+  ModelReport report;
+  report.path = checkpoint.path().string();
+  report.format = checkpoint.format();
+  report.file_bytes = checkpoint.file_bytes();
+  read_config(checkpoint.config(), report);
+  count_tensors(checkpoint, report);
+  read_text(checkpoint, report);
+  report.kernels = describe_kernels();
+  return report;
+}
+
+std::string format_model_report(const ModelReport& report) {
+  std::string out;
+  // Names and templates come from files: one line each, nothing unprintable.
+  auto line = [&](const char* name, const std::string& value) {
+    out += fmt::format("{:<14}{}\n", name, escape_line(value));
+  };
+  line("path", report.path);
+  line("format", report.format);
+  std::string architecture = report.model_type;
+  if (!report.architectures.empty()) {
+    architecture += fmt::format(" ({})", fmt::join(report.architectures, ", "));
+  }
+  line("architecture", architecture);
+  if (!report.unsupported.empty()) {
+    line("cannot run", report.unsupported);
+  }
+  line(
+      "size",
+      fmt::format(
+          "{}, {} parameters{}",
+          format_bytes(report.file_bytes),
+          format_count(report.parameters),
+          report.tied_embeddings ? ", head tied to the embedding" : ""));
+  line(
+      "layers",
+      fmt::format(
+          "{} of {} ({} between), {} heads, {} key-value heads",
+          or_unknown(report.layers),
+          or_unknown(report.hidden_size),
+          or_unknown(report.intermediate_size),
+          or_unknown(report.heads),
+          or_unknown(report.kv_heads ? report.kv_heads : report.heads)));
+  line("context", or_unknown(report.context_length) + " tokens");
+  bool first = true;
+  for (const auto& [type, stored] : report.stored) {
+    line(
+        first ? "stored as" : "",
+        fmt::format(
+            "{}: {} tensors, {}, {:.2f} bits per weight",
+            type,
+            stored.tensors,
+            format_bytes(stored.bytes),
+            stored.parameters > 0 ? 8.0 * static_cast<double>(stored.bytes) /
+                    static_cast<double>(stored.parameters)
+                                  : 0.0));
+    first = false;
+  }
+  line(
+      "tokenizer",
+      report.tokenizer_error.empty()
+          ? fmt::format("{} tokens", or_unknown(report.tokenizer_size))
+          : "unusable: " + report.tokenizer_error);
+  line("eos tokens", fmt::format("{}", fmt::join(report.eos_ids, ", ")));
+  std::string templates = report.chat_templates.empty()
+      ? std::string("none")
+      : fmt::format("{}", fmt::join(report.chat_templates, ", "));
+  if (!report.chat_template_error.empty()) {
+    templates += ", unusable: " + report.chat_template_error;
+  }
+  line("chat template", templates);
+  line("kernels", report.kernels);
+  return out;
+}
+
+OrderedJson model_report_json(const ModelReport& report) {
+  OrderedJson stored = OrderedJson::object();
+  for (const auto& [type, entry] : report.stored) {
+    stored[type] = {
+        {"tensors", entry.tensors},
+        {"bytes", entry.bytes},
+        {"parameters", entry.parameters}};
+  }
+  return OrderedJson{
+      {"path", report.path},
+      {"format", report.format},
+      {"model_type", report.model_type},
+      {"architectures", report.architectures},
+      {"supported", report.unsupported.empty()},
+      {"unsupported_reason", text_or_null(report.unsupported)},
+      {"file_bytes", report.file_bytes},
+      {"parameters", report.parameters},
+      {"tied_embeddings", report.tied_embeddings},
+      {"layers", number_or_null(report.layers)},
+      {"hidden_size", number_or_null(report.hidden_size)},
+      {"intermediate_size", number_or_null(report.intermediate_size)},
+      {"heads", number_or_null(report.heads)},
+      {"kv_heads",
+       number_or_null(report.kv_heads ? report.kv_heads : report.heads)},
+      {"vocab_size", number_or_null(report.vocab_size)},
+      {"context_length", number_or_null(report.context_length)},
+      {"stored", stored},
+      {"tokenizer_size", number_or_null(report.tokenizer_size)},
+      {"tokenizer_error", text_or_null(report.tokenizer_error)},
+      {"eos_ids", report.eos_ids},
+      {"chat_templates", report.chat_templates},
+      {"chat_template_error", text_or_null(report.chat_template_error)},
+      {"kernels", report.kernels}};
+}
+
+}  // namespace mlxx::apps

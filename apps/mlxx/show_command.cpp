@@ -1,0 +1,69 @@
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/mlxx/commands.h"
+#include "apps/mlxx/console.h"
+#include "apps/mlxx/exit_codes.h"
+#include "apps/mlxx/generate_options.h"
+#include "apps/mlxx/model_report.h"
+#include "mlxx/base/error.h"
+#include "mlxx/hub/checkpoint.h"
+#include "mlxx/hub/resolve.h"
+
+namespace mlxx::apps {
+
+namespace {
+
+struct ShowOptions {
+  std::optional<std::string> positional;
+  std::optional<std::string> model;
+  bool json = false;
+};
+
+int run(const ShowOptions& options) {
+  if (options.positional && options.model) {
+    fail(
+        ErrorKind::invalid_request,
+        "--model",
+        "the model is given twice: MODEL and -m");
+  }
+  std::string model = options.positional
+      ? *options.positional
+      : options.model.value_or(hub::kDefaultModel);
+  require_utf8("model", model);
+  auto checkpoint = hub::open_checkpoint(hub::resolve_model(model));
+  auto report = make_model_report(*checkpoint);
+  if (options.json) {
+    auto json = model_report_json(report);
+    print(json.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+    print("\n");
+  } else {
+    print(format_model_report(report));
+  }
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void add_show_command(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<ShowOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "show",
+      "Show a model's architecture, sizes, quantization and texts");
+  verb->add_option(
+      "MODEL",
+      options->positional,
+      "A catalogue name, a folder in Hugging Face layout, a .gguf file, or "
+      "org/repo[@rev] that was pulled");
+  verb->add_option("-m,--model", options->model, "The same as MODEL")
+      ->type_name("MODEL")
+      ->default_str(hub::kDefaultModel);
+  verb->add_flag("--json", options->json, "Print one JSON object");
+  verb->footer("Example: mlxx show smollm2");
+  on_run(verb, context, [options] { return run(*options); });
+}
+
+}  // namespace mlxx::apps
