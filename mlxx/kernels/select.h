@@ -1,19 +1,31 @@
 #pragma once
 
-#include <string>
+#include <memory>
+
+#include "mlxx/base/thread_pool.h"
+#include "mlxx/kernels/instruction_set.h"
 
 namespace mlxx::kernels {
 
-// Which implementation runs where there are several. Read once, when a model
+// Which implementation runs where there are several. Made once, when a model
 // is loaded: the choice decides in which form weights become resident.
 struct Selection {
   // Plain MLX operations everywhere, dtypes as stored: the reference that
   // every kernel is tested against, bit-equal to mlx-lm.
   bool fallback = false;
+  InstructionSet instruction_set = InstructionSet::portable;
+  // What CPU kernels compute with; null where none will run.
+  std::shared_ptr<ThreadPool> threads;
 };
 
+// The fastest for this machine.
+Selection select_best();
+
 // From MLXX_KERNEL: unset or "auto" is the fastest for this machine,
-// "fallback" the plain operations. Anything else is an invalid_request.
+// "fallback" the plain operations, and the name of an instruction set
+// ("portable", "avx2", "avx512") the CPU kernels compiled for it. Another
+// value, or a set that this processor lacks, is an invalid_request.
+// MLXX_THREADS: threads of the CPU kernels; unset: one per processor.
 Selection select_from_environment();
 
 }  // namespace mlxx::kernels

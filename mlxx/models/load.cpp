@@ -138,6 +138,8 @@ std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
     const LoadOptions& options) {
   apply_compile_mode();
+  kernels::Selection selection =
+      options.kernels ? *options.kernels : kernels::select_from_environment();
   JsonView config(checkpoint.config(), "config.json");
   std::shared_ptr<Model> model =
       find_model(config.string("model_type")).make(checkpoint);
@@ -165,7 +167,7 @@ std::shared_ptr<const Model> load_model(
   });
   check_surplus(place, *model, unused);
 
-  DtypePlan plan = plan_dtypes(checkpoint, options.kernels);
+  DtypePlan plan = plan_dtypes(checkpoint, selection);
   uint64_t read = 0;
   Materializer materializer(options.chunk_bytes, [&](uint64_t) {
     if (options.progress) {
@@ -179,7 +181,7 @@ std::shared_ptr<const Model> load_model(
     read += tensor.nbytes;
     std::shared_ptr<const PackedWeights> packed;
     if (spec) {
-      packed = kernels::pack_quantized(arrays, *spec, options.kernels);
+      packed = kernels::pack_quantized(arrays, *spec, selection);
     }
     if (packed) {
       parameter.set(std::move(arrays), spec);
@@ -206,11 +208,9 @@ std::shared_ptr<const Model> load_model(
 std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
     const Progress& progress) {
-  return load_model(
-      checkpoint,
-      LoadOptions{
-          .progress = progress,
-          .kernels = kernels::select_from_environment()});
+  LoadOptions options;
+  options.progress = progress;
+  return load_model(checkpoint, options);
 }
 
 }  // namespace mlxx::models

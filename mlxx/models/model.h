@@ -67,7 +67,8 @@ using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
 struct LoadOptions {
   Progress progress = {};
-  kernels::Selection kernels = {};
+  // Absent: as MLXX_KERNEL says.
+  std::optional<kernels::Selection> kernels = {};
   // Weights are evaluated in pieces of about this size.
   size_t chunk_bytes = size_t{64} << 20;
 };
@@ -85,7 +86,6 @@ std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
     const LoadOptions& options);
 
-// With the kernels that MLXX_KERNEL selects.
 std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
     const Progress& progress = {});

@@ -1,8 +1,12 @@
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
+#include <climits>
+#include <cmath>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "mlxx/base/error.h"
 #include "tests/kernels/relative_error.h"
 
 namespace mlxx::kernels {
@@ -30,12 +34,23 @@ const Case kCases[] = {
     {8, 32, "mxfp8"},
 };
 
+Selection select_fallback() {
+  Selection selection;
+  selection.fallback = true;
+  return selection;
+}
+
 struct Matrix {
   Parameter plain;   // MLX's form
   Parameter packed;  // what pack_quantized() makes resident
 };
 
-Matrix make_matrix(const Case& c, int out, int in, mx::Dtype dtype) {
+Matrix make_matrix(
+    const Case& c,
+    int out,
+    int in,
+    mx::Dtype dtype,
+    const Selection& selection = select_best()) {
   mx::array dense = mx::astype(normal({out, in}, 17), dtype);
   auto parts = mx::quantize(dense, c.group_size, c.bits, c.mode);
   mx::eval(parts);
@@ -49,7 +64,7 @@ Matrix make_matrix(const Case& c, int out, int in, mx::Dtype dtype) {
   matrix.packed = matrix.plain;
   matrix.plain.set(arrays, spec);
   matrix.packed.set(arrays, spec);
-  auto packed = pack_quantized(arrays, spec, Selection{});
+  auto packed = pack_quantized(arrays, spec, selection);
   if (packed) {
     matrix.packed.set_packed(packed);
   }
@@ -173,13 +188,114 @@ TEST(PackQuantized, RestoresMlxsForm) {
   }
 }
 
+TEST(QuantizedMatmul, EveryInstructionSetAgrees) {
+  for (InstructionSet set : available_instruction_sets()) {
+    Selection selection = select_best();
+    selection.instruction_set = set;
+    for (const Case& c : kCases) {
+      Matrix matrix = make_matrix(c, 72, 256, mx::float16, selection);
+      for (int rows : {1, 2, 3, 4, 5, 6, 7, 13, 40}) {
+        mx::array x = normal({rows, 256}, rows);
+        mx::array dense = dequantize_rows(matrix.packed, mx::arange(72));
+        EXPECT_LT(
+            relative_error(
+                quantized_matmul(x, matrix.packed),
+                mx::matmul(x, mx::transpose(dense))),
+            1e-4)
+            << to_string(set) << ", " << describe(c, rows, 72, 256);
+      }
+    }
+  }
+}
+
+// Alone, in any batch, at any place of it, with any number of threads.
+TEST(QuantizedMatmul, ARowHasTheSameBitsInEveryCompany) {
+  for (InstructionSet set : available_instruction_sets()) {
+    for (const Case& c : {kCases[1], kCases[2], kCases[4], kCases[7]}) {
+      std::optional<mx::array> expected;
+      for (int threads : {1, 2, 3, 8}) {
+        Selection selection{false, set, std::make_shared<ThreadPool>(threads)};
+        // Longer than one unpacked block, and not a whole number of panels.
+        Matrix matrix = make_matrix(c, 168, 2048, mx::bfloat16, selection);
+        mx::array x = normal({50, 2048}, 6);
+        mx::array all = quantized_matmul(x, matrix.packed);
+        if (!expected) {
+          expected = all;
+        }
+        EXPECT_TRUE(same_bits(all, *expected)) << threads;
+        for (auto [from, to] :
+             {std::pair{0, 1}, {49, 50}, {17, 19}, {30, 35}, {3, 28}}) {
+          mx::array part = mx::slice(x, {from, 0}, {to, 2048});
+          EXPECT_TRUE(same_bits(
+              quantized_matmul(part, matrix.packed),
+              mx::slice(*expected, {from, 0}, {to, 168})))
+              << to_string(set) << ", rows " << from << " to " << to;
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizedMatmul, GradientIsThatOfTheFallback) {
+  Matrix matrix = make_matrix({4, 32, "affine"}, 40, 64, mx::float32);
+  mx::array x = normal({3, 64}, 1);
+  mx::array weight = normal({3, 40}, 2);
+  auto gradient = [&](const Parameter& parameter) {
+    return mx::grad([&](const mx::array& input) {
+      return mx::sum(mx::multiply(quantized_matmul(input, parameter), weight));
+    })(x);
+  };
+  EXPECT_LT(
+      relative_error(gradient(matrix.packed), gradient(matrix.plain)),
+      1e-5);
+}
+
+TEST(QuantizedMatmul, WidthMismatchIsAnError) {
+  Matrix matrix = make_matrix({4, 32, "affine"}, 40, 64, mx::float32);
+  EXPECT_THROW(quantized_matmul(normal({3, 96}, 1), matrix.packed), Error);
+}
+
+TEST(DequantizeRows, IdsOutsideTheTableReadNothing) {
+  Matrix matrix = make_matrix({4, 32, "affine"}, 40, 64, mx::float32);
+  for (int id : {-1, 40, INT32_MAX, INT32_MIN}) {
+    mx::array row = dequantize_rows(matrix.packed, mx::array({id}, mx::int32));
+    EXPECT_TRUE(mx::all(mx::isnan(row)).item<bool>());
+  }
+}
+
+// What GGUF's Q4_0, Q4_1 and Q8_0 become: 4.5, 5 and 8.5 bits per weight.
+TEST(PackQuantized, StoresNoMoreThanTheFileDid) {
+  auto bytes_of = [](int bits, bool symmetric) {
+    mx::array q = mx::random::randint(
+        0,
+        INT32_MAX,
+        {64, 32 * bits / 8},
+        mx::int32,
+        mx::random::key(1));
+    mx::array scales =
+        mx::astype(mx::astype(normal({64, 4}, 2), mx::float16), mx::float32);
+    mx::array biases = symmetric
+        ? mx::multiply(scales, mx::array(-std::pow(2.0f, bits - 1)))
+        : mx::astype(mx::astype(normal({64, 4}, 3), mx::float16), mx::float32);
+    auto packed = pack_quantized(
+        {mx::astype(q, mx::uint32), scales, biases},
+        {32, bits, "affine"},
+        select_best());
+    return packed->nbytes();
+  };
+  constexpr size_t kAlignment = 64;
+  EXPECT_EQ(bytes_of(4, true), 64u * 4u * 18u + kAlignment);
+  EXPECT_EQ(bytes_of(4, false), 64u * 4u * 20u + kAlignment);
+  EXPECT_EQ(bytes_of(8, true), 64u * 4u * 34u + kAlignment);
+}
+
 TEST(PackQuantized, FallbackKeepsMlxsForm) {
   auto parts = mx::quantize(normal({8, 64}, 1), 64, 4);
   EXPECT_EQ(
       pack_quantized(
           {parts[0], parts[1], parts[2]},
           {64, 4, "affine"},
-          Selection{.fallback = true}),
+          select_fallback()),
       nullptr);
 }
 

@@ -31,7 +31,7 @@ class Conformance : public testing::TestWithParam<Variant> {
   static std::shared_ptr<const Model> load(const FakeCheckpoint& checkpoint) {
     return load_model(
         checkpoint,
-        LoadOptions{.kernels = {.fallback = GetParam().fallback}});
+        LoadOptions{.kernels = selection(GetParam().fallback)});
   }
 
   mx::array tokens(int rows, int length, int seed = 1) const {

@@ -17,7 +17,7 @@ Json small_config() {
 
 mx::array logits_of(const hub::Checkpoint& checkpoint, bool fallback) {
   auto model =
-      load_model(checkpoint, LoadOptions{.kernels = {.fallback = fallback}});
+      load_model(checkpoint, LoadOptions{.kernels = selection(fallback)});
   int ids[] = {1, 2, 3, 4, 5};
   auto cache = model->make_cache({});
   return model->forward(mx::array(ids, {1, 5}, mx::int32), cache);

@@ -108,6 +108,12 @@ class FakeCheckpoint : public hub::Checkpoint {
   std::map<std::string, hub::Weight> weights_;
 };
 
+inline kernels::Selection selection(bool fallback) {
+  kernels::Selection chosen = kernels::select_best();
+  chosen.fallback = fallback;
+  return chosen;
+}
+
 // Random weights for every parameter that the config asks for, from a fixed
 // key: small matrices, norms near one. Quantized where `q` is given.
 inline FakeCheckpoint random_checkpoint(

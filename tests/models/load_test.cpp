@@ -190,7 +190,7 @@ TEST(LoadModel, EachMatrixMayHaveItsOwnQuantization) {
   }
   for (bool fallback : {true, false}) {
     LoadOptions options;
-    options.kernels.fallback = fallback;
+    options.kernels = selection(fallback);
     EXPECT_LT(
         relative_error(
             logits_of(*load_model(mixed, options)),

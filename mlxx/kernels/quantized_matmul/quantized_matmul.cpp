@@ -2,6 +2,7 @@
 
 #include "mlxx/core/device.h"
 #include "mlxx/kernels/quantized_matmul/dequantized_blocks.h"
+#include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
 
@@ -44,6 +45,10 @@ std::shared_ptr<const PackedWeights> pack_quantized(
     const Selection& selection) {
   if (selection.fallback || backend() != Backend::cpu) {
     return nullptr;
+  }
+  if (PanelMatrix::can_pack(arrays, quantization)) {
+    return std::make_shared<PackedPanels>(
+        std::make_shared<const PanelMatrix>(arrays, quantization, selection));
   }
   return std::make_shared<DequantizedBlocks>(arrays, quantization);
 }

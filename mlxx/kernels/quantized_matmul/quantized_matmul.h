@@ -18,8 +18,10 @@ mx::array dequantize_rows(const Parameter& matrix, const mx::array& ids);
 
 // Which form of a quantized matrix should be resident. Null: MLX's own (in
 // fallback mode, and on GPUs). On the CPU MLX's quantized product is scalar
-// code, 30 times slower still with half-precision scales, so there the scales
-// become float32 and products of many rows go through a dequantized block.
+// code, 30 times slower still with half-precision scales: affine matrices are
+// repacked into panels for our own kernels, with which a row's result does not
+// depend on the other rows; those of other modes are multiplied through
+// dequantized blocks. Both compute in float32.
 std::shared_ptr<const PackedWeights> pack_quantized(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,

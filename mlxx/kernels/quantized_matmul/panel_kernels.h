@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the source compiled once per instruction set and the code around it
+// agree on. That source includes no other header, so that no inline function
+// of the standard library is compiled for a processor that is not there.
+namespace mlxx::kernels {
+
+// Output features per panel.
+inline constexpr int kLanes = 32;
+// Input features per chunk. Products are summed over half a chunk, then
+// multiplied by the scale and added up: always in this order, so that a row's
+// result does not depend on how many rows there are or who computes it.
+inline constexpr int kChunk = 32;
+
+enum class ScaleType { float16, bfloat16, float32 };
+
+// A quantized matrix [out, in] of affine groups, w = q * scale + bias, cut
+// into panels of 32 output features. One panel is one sequential stream: for
+// each group of inputs 32 scales, 32 biases (absent if symmetric), then for
+// each chunk of 32 inputs `bits` x 32 words of 32 bits. Word w of lane l
+// holds the bits 32w .. 32w+31 of the little-endian bit string of the chunk's
+// 32 numbers of output l, as MLX packs them.
+struct PanelLayout {
+  int64_t in;
+  int bits;        // 2, 3, 4, 5, 6, 8
+  int group_size;  // a multiple of 32
+  ScaleType scale_type;
+  // Every bias is `zero` times the scale: not stored.
+  bool symmetric;
+  float zero;
+
+  int64_t chunks() const {
+    return in / kChunk;
+  }
+  int chunks_per_group() const {
+    return group_size / kChunk;
+  }
+  size_t scale_bytes() const {
+    return scale_type == ScaleType::float32 ? 4 : 2;
+  }
+  size_t header_bytes() const {
+    return kLanes * scale_bytes() * (symmetric ? 1 : 2);
+  }
+  size_t chunk_bytes() const {
+    return static_cast<size_t>(bits) * kLanes * 4;
+  }
+  size_t group_bytes() const {
+    return header_bytes() + chunks_per_group() * chunk_bytes();
+  }
+  size_t panel_bytes() const {
+    return (in / group_size) * group_bytes();
+  }
+};
+
+struct PanelKernels {
+  // sums[c] = x[32c] + ... + x[32c + 31]; x [in].
+  void (*chunk_sums)(const float* x, int64_t chunks, float* sums);
+
+  // y[0..31] = one row x [in] times the panel; sums [in / 32].
+  void (*one_row)(
+      const PanelLayout& layout,
+      const std::byte* panel,
+      const float* x,
+      const float* sums,
+      float* y);
+
+  // The quantized numbers of chunks [from, to) as floats: q [chunk][32
+  // inputs][32 lanes]; their scales and biases [chunk][32 lanes].
+  void (*unpack)(
+      const PanelLayout& layout,
+      const std::byte* panel,
+      int64_t from,
+      int64_t to,
+      float* q,
+      float* scales,
+      float* biases);
+
+  // Adds to y (or starts it, if `first`) the products of `rows` rows with
+  // `chunks` unpacked chunks. x points at the first of these chunks' inputs.
+  void (*many_rows)(
+      const float* q,
+      const float* scales,
+      const float* biases,
+      int64_t chunks,
+      const float* x,
+      int64_t ldx,
+      const float* sums,
+      int64_t lds,
+      int64_t rows,
+      bool first,
+      float* y,
+      int64_t ldy);
+};
+
+// One per compiled variant; choose_panel_kernels() picks.
+extern const PanelKernels kPanelKernelsPortable;
+extern const PanelKernels kPanelKernelsAvx2;
+extern const PanelKernels kPanelKernelsAvx512;
+
+}  // namespace mlxx::kernels

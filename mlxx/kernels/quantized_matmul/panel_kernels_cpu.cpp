@@ -1,0 +1,334 @@
+// Compiled once per instruction set, with MLXX_PANEL_KERNELS naming the table
+// of that variant.
+#include "mlxx/kernels/quantized_matmul/panel_kernels.h"
+#include "mlxx/kernels/vector_lanes.h"
+
+namespace mlxx::kernels {
+namespace {
+
+// Vectors per panel.
+constexpr int kVectors = kLanes / kWidth;
+constexpr int kHalf = kChunk / 2;
+
+// Number `index` of the chunk in each lane of vector v.
+template <int kBits>
+MLXX_INLINE Floats quantized_number(const uint32_t* words, int index, int v) {
+  constexpr uint32_t kMask = (1u << kBits) - 1;
+  int first = index * kBits;
+  int word = first / 32;
+  int shift = first % 32;
+  Words bits = load_words(words + word * kLanes + v * kWidth) >> shift;
+  if (shift + kBits > 32) {
+    bits |= load_words(words + (word + 1) * kLanes + v * kWidth)
+        << (32 - shift);
+  }
+#if defined(__AVX512F__)
+  if constexpr (kBits == 4) {
+    // The lookup ignores all but the low four bits.
+    const __m512 numbers =
+        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_maskz_permutexvar_ps(0xffff, (__m512i)bits, numbers);
+  }
+#endif
+  if (shift + kBits != 32) {
+    bits &= kMask;
+  }
+  return to_floats(bits);
+}
+
+MLXX_INLINE Floats load_scale(const std::byte* at, ScaleType type, int v) {
+  if (type == ScaleType::float16) {
+    return load_float16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
+  }
+  if (type == ScaleType::bfloat16) {
+    return load_bfloat16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
+  }
+  return load(reinterpret_cast<const float*>(at) + v * kWidth);
+}
+
+MLXX_INLINE void load_scales(
+    const PanelLayout& layout,
+    const std::byte* group,
+    Floats (&scales)[kVectors],
+    Floats (&biases)[kVectors]) {
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    scales[v] = load_scale(group, layout.scale_type, v);
+    biases[v] = layout.symmetric ? scales[v] * layout.zero
+                                 : load_scale(
+                                       group + kLanes * layout.scale_bytes(),
+                                       layout.scale_type,
+                                       v);
+  }
+}
+
+template <int kBits>
+void one_row_of(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    const float* x,
+    const float* sums,
+    float* y) {
+  int64_t chunks = layout.chunks();
+  int per_group = layout.chunks_per_group();
+  Floats total[kVectors] = {};
+  const std::byte* at = panel;
+  for (int64_t chunk = 0; chunk < chunks;) {
+    Floats scales[kVectors];
+    Floats biases[kVectors];
+    load_scales(layout, at, scales, biases);
+    at += layout.header_bytes();
+    for (int64_t end = chunk + per_group; chunk < end; ++chunk) {
+      const auto* words = reinterpret_cast<const uint32_t*>(at);
+      const float* in = x + chunk * kChunk;
+      at += layout.chunk_bytes();
+      Floats first[kVectors] = {};
+      Floats second[kVectors] = {};
+#pragma GCC unroll 16
+      for (int i = 0; i < kHalf; ++i) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          first[v] = multiply_add(
+              quantized_number<kBits>(words, i, v),
+              broadcast(in[i]),
+              first[v]);
+          second[v] = multiply_add(
+              quantized_number<kBits>(words, i + kHalf, v),
+              broadcast(in[i + kHalf]),
+              second[v]);
+        }
+      }
+      Floats sum = broadcast(sums[chunk]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        Floats t = multiply_add(first[v], scales[v], total[v]);
+        t = multiply_add(second[v], scales[v], t);
+        total[v] = multiply_add(biases[v], sum, t);
+      }
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    store(y + v * kWidth, total[v]);
+  }
+}
+
+void one_row(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    const float* x,
+    const float* sums,
+    float* y) {
+  switch (layout.bits) {
+    case 2:
+      return one_row_of<2>(layout, panel, x, sums, y);
+    case 3:
+      return one_row_of<3>(layout, panel, x, sums, y);
+    case 4:
+      return one_row_of<4>(layout, panel, x, sums, y);
+    case 5:
+      return one_row_of<5>(layout, panel, x, sums, y);
+    case 6:
+      return one_row_of<6>(layout, panel, x, sums, y);
+    case 8:
+      return one_row_of<8>(layout, panel, x, sums, y);
+  }
+}
+
+template <int kBits>
+void unpack_chunk(const uint32_t* words, float* q) {
+#pragma GCC unroll 32
+  for (int i = 0; i < kChunk; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      store(q + i * kLanes + v * kWidth, quantized_number<kBits>(words, i, v));
+    }
+  }
+}
+
+void unpack(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    int64_t from,
+    int64_t to,
+    float* q,
+    float* scales,
+    float* biases) {
+  int per_group = layout.chunks_per_group();
+  for (int64_t chunk = from; chunk < to; ++chunk) {
+    const std::byte* group = panel + (chunk / per_group) * layout.group_bytes();
+    Floats s[kVectors];
+    Floats b[kVectors];
+    load_scales(layout, group, s, b);
+    for (int v = 0; v < kVectors; ++v) {
+      store(scales + v * kWidth, s[v]);
+      store(biases + v * kWidth, b[v]);
+    }
+    const auto* words = reinterpret_cast<const uint32_t*>(
+        group + layout.header_bytes() +
+        (chunk % per_group) * layout.chunk_bytes());
+    switch (layout.bits) {
+      case 2:
+        unpack_chunk<2>(words, q);
+        break;
+      case 3:
+        unpack_chunk<3>(words, q);
+        break;
+      case 4:
+        unpack_chunk<4>(words, q);
+        break;
+      case 5:
+        unpack_chunk<5>(words, q);
+        break;
+      case 6:
+        unpack_chunk<6>(words, q);
+        break;
+      case 8:
+        unpack_chunk<8>(words, q);
+        break;
+    }
+    q += kChunk * kLanes;
+    scales += kLanes;
+    biases += kLanes;
+  }
+}
+
+// Lanes of a register tile: two vectors.
+constexpr int kTile = 2 * kWidth;
+// Rows of a register tile: sums, totals and two weights fill the registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kTileRows = 6;
+#else
+constexpr int kTileRows = 3;
+#endif
+
+struct ManyRows {
+  const float* q;
+  const float* scales;
+  const float* biases;
+  int64_t chunks;
+  const float* x;
+  int64_t ldx;
+  const float* sums;
+  int64_t lds;
+  bool first;
+  float* y;
+  int64_t ldy;
+};
+
+// Rows row .. row + kRows of lanes lane .. lane + kTile.
+template <int kRows>
+MLXX_INLINE void tile(const ManyRows& job, int64_t row, int lane) {
+  Floats total[kRows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    const float* y = job.y + (row + r) * job.ldy + lane;
+    total[r][0] = job.first ? Floats{} : load(y);
+    total[r][1] = job.first ? Floats{} : load(y + kWidth);
+  }
+  for (int64_t chunk = 0; chunk < job.chunks; ++chunk) {
+    Floats s0 = load(job.scales + chunk * kLanes + lane);
+    Floats s1 = load(job.scales + chunk * kLanes + lane + kWidth);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const float* q = job.q + (chunk * kChunk + half * kHalf) * kLanes + lane;
+      const float* x = job.x + row * job.ldx + chunk * kChunk + half * kHalf;
+      Floats sum[kRows][2] = {};
+#pragma GCC unroll 4
+      for (int i = 0; i < kHalf; ++i) {
+        Floats w0 = load(q + i * kLanes);
+        Floats w1 = load(q + i * kLanes + kWidth);
+#pragma GCC unroll 6
+        for (int r = 0; r < kRows; ++r) {
+          Floats in = broadcast(x[r * job.ldx + i]);
+          sum[r][0] = multiply_add(w0, in, sum[r][0]);
+          sum[r][1] = multiply_add(w1, in, sum[r][1]);
+        }
+      }
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        total[r][0] = multiply_add(sum[r][0], s0, total[r][0]);
+        total[r][1] = multiply_add(sum[r][1], s1, total[r][1]);
+      }
+    }
+    Floats b0 = load(job.biases + chunk * kLanes + lane);
+    Floats b1 = load(job.biases + chunk * kLanes + lane + kWidth);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      Floats sum = broadcast(job.sums[(row + r) * job.lds + chunk]);
+      total[r][0] = multiply_add(b0, sum, total[r][0]);
+      total[r][1] = multiply_add(b1, sum, total[r][1]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    float* y = job.y + (row + r) * job.ldy + lane;
+    store(y, total[r][0]);
+    store(y + kWidth, total[r][1]);
+  }
+}
+
+template <int kRows>
+void tiles(const ManyRows& job, int64_t row) {
+  for (int lane = 0; lane < kLanes; lane += kTile) {
+    tile<kRows>(job, row, lane);
+  }
+}
+
+void many_rows(
+    const float* q,
+    const float* scales,
+    const float* biases,
+    int64_t chunks,
+    const float* x,
+    int64_t ldx,
+    const float* sums,
+    int64_t lds,
+    int64_t rows,
+    bool first,
+    float* y,
+    int64_t ldy) {
+  ManyRows job{q, scales, biases, chunks, x, ldx, sums, lds, first, y, ldy};
+  int64_t row = 0;
+  for (; row + kTileRows <= rows; row += kTileRows) {
+    tiles<kTileRows>(job, row);
+  }
+  switch (rows - row) {
+    case 1:
+      return tiles<1>(job, row);
+    case 2:
+      return tiles<2>(job, row);
+#if defined(__AVX512F__) || defined(__aarch64__)
+    case 3:
+      return tiles<3>(job, row);
+    case 4:
+      return tiles<4>(job, row);
+    case 5:
+      return tiles<5>(job, row);
+#endif
+  }
+}
+
+void chunk_sums(const float* x, int64_t chunks, float* sums) {
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    Floats part = {};
+    for (int i = 0; i < kChunk; i += kWidth) {
+      part += load(x + chunk * kChunk + i);
+    }
+    float sum = 0;
+    for (int i = 0; i < kWidth; ++i) {
+      sum += part[i];
+    }
+    sums[chunk] = sum;
+  }
+}
+
+}  // namespace
+
+extern const PanelKernels MLXX_PANEL_KERNELS;
+const PanelKernels MLXX_PANEL_KERNELS = {
+    chunk_sums,
+    one_row,
+    unpack,
+    many_rows};
+
+}  // namespace mlxx::kernels

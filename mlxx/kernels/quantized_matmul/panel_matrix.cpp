@@ -1,0 +1,350 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "mlxx/base/error.h"
+#include "mlxx/kernels/quantized_matmul/packed_panels.h"
+
+namespace mlxx::kernels {
+namespace {
+
+constexpr size_t kAlignment = 64;
+// Unpacked numbers of one panel at a time: 128 KiB, which a core's own cache
+// holds.
+constexpr int64_t kBlockChunks = 32;
+
+const PanelKernels& choose_panel_kernels(InstructionSet set) {
+#ifdef MLXX_HAS_X86_KERNELS
+  switch (set) {
+    case InstructionSet::avx512:
+      return kPanelKernelsAvx512;
+    case InstructionSet::avx2:
+      return kPanelKernelsAvx2;
+    case InstructionSet::portable:
+      break;
+  }
+#else
+  static_cast<void>(set);
+#endif
+  return kPanelKernelsPortable;
+}
+
+bool survives(std::span<const float> values, ScaleType type) {
+  return std::ranges::all_of(values, [&](float v) {
+    return type == ScaleType::float16
+        ? static_cast<float>(mx::float16_t(v)) == v
+        : static_cast<float>(mx::bfloat16_t(v)) == v;
+  });
+}
+
+void store_scale(std::byte* at, ScaleType type, int lane, float value) {
+  if (type == ScaleType::float32) {
+    std::memcpy(at + lane * 4, &value, 4);
+  } else if (type == ScaleType::float16) {
+    mx::float16_t half(value);
+    std::memcpy(at + lane * 2, &half, 2);
+  } else {
+    mx::bfloat16_t half(value);
+    std::memcpy(at + lane * 2, &half, 2);
+  }
+}
+
+float read_scale(const std::byte* at, ScaleType type, int lane) {
+  if (type == ScaleType::float32) {
+    float value;
+    std::memcpy(&value, at + lane * 4, 4);
+    return value;
+  }
+  if (type == ScaleType::float16) {
+    mx::float16_t half;
+    std::memcpy(&half, at + lane * 2, 2);
+    return static_cast<float>(half);
+  }
+  mx::bfloat16_t half;
+  std::memcpy(&half, at + lane * 2, 2);
+  return static_cast<float>(half);
+}
+
+mx::array contiguous_float32(const mx::array& a) {
+  mx::array b = mx::contiguous(mx::astype(a, mx::float32));
+  mx::eval(b);
+  return b;
+}
+
+}  // namespace
+
+// Float32 scales and biases and packed words, in rows.
+struct PanelMatrix::Source {
+  mx::array words;
+  mx::array scales;
+  mx::array biases;
+  int64_t words_per_row;
+  int64_t groups;
+
+  std::span<const float> all_scales() const {
+    return {scales.data<float>(), scales.size()};
+  }
+  std::span<const float> all_biases() const {
+    return {biases.data<float>(), biases.size()};
+  }
+};
+
+bool PanelMatrix::can_pack(
+    const WeightArrays& arrays,
+    const QuantizationSpec& quantization) {
+  constexpr int kBits[] = {2, 3, 4, 5, 6, 8};
+  return quantization.mode == "affine" && arrays.scales && arrays.biases &&
+      std::ranges::find(kBits, quantization.bits) != std::end(kBits) &&
+      quantization.group_size % kChunk == 0 && arrays.weight.ndim() == 2;
+}
+
+PanelMatrix::PanelMatrix(
+    const WeightArrays& arrays,
+    const QuantizationSpec& quantization,
+    const Selection& selection)
+    : layout_{},
+      out_(arrays.weight.shape(0)),
+      kernels_(&choose_panel_kernels(selection.instruction_set)),
+      threads_(selection.threads) {
+  if (!threads_) {
+    threads_ = std::make_shared<ThreadPool>(1);
+  }
+  mx::array words = mx::contiguous(arrays.weight);
+  mx::eval(words);
+  layout_.bits = quantization.bits;
+  layout_.group_size = quantization.group_size;
+  layout_.in = int64_t{words.shape(1)} * 32 / quantization.bits;
+  Source source{
+      words,
+      contiguous_float32(*arrays.scales),
+      contiguous_float32(*arrays.biases),
+      words.shape(1),
+      layout_.in / layout_.group_size};
+  choose_scales(source);
+
+  size_ = panels() * layout_.panel_bytes() + kAlignment;
+  buffer_.emplace(mx::allocator::malloc(size_));
+  mx::allocator::Buffer buffer = buffer_->buffer();
+  auto address = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
+  size_t skip = (kAlignment - address % kAlignment) % kAlignment;
+  data_ = static_cast<std::byte*>(buffer.raw_ptr()) + skip;
+  threads_->run([&](int thread) {
+    auto range = threads_->split(panels(), thread);
+    for (size_t i = range.begin; i < range.end; ++i) {
+      fill_panel(source, static_cast<int64_t>(i));
+    }
+  });
+}
+
+// The smallest form that loses nothing.
+void PanelMatrix::choose_scales(const Source& source) {
+  auto scales = source.all_scales();
+  auto biases = source.all_biases();
+  layout_.zero = -static_cast<float>(1 << (layout_.bits - 1));
+  layout_.symmetric = true;
+  for (size_t i = 0; i < scales.size() && layout_.symmetric; ++i) {
+    layout_.symmetric = biases[i] == scales[i] * layout_.zero;
+  }
+  layout_.scale_type = ScaleType::float32;
+  for (ScaleType type : {ScaleType::float16, ScaleType::bfloat16}) {
+    if (survives(scales, type) &&
+        (layout_.symmetric || survives(biases, type))) {
+      layout_.scale_type = type;
+      return;
+    }
+  }
+}
+
+void PanelMatrix::fill_panel(const Source& source, int64_t index) {
+  std::byte* start = panel(index);
+  // Lanes past the last output hold zeros.
+  std::memset(start, 0, layout_.panel_bytes());
+  int lanes =
+      static_cast<int>(std::min<int64_t>(kLanes, out_ - index * kLanes));
+  int64_t words_per_group = int64_t{layout_.chunks_per_group()} * layout_.bits;
+  for (int lane = 0; lane < lanes; ++lane) {
+    int64_t row = index * kLanes + lane;
+    const float* scales = source.scales.data<float>() + row * source.groups;
+    const float* biases = source.biases.data<float>() + row * source.groups;
+    const uint32_t* words =
+        source.words.data<uint32_t>() + row * source.words_per_row;
+    for (int64_t group = 0; group < source.groups; ++group) {
+      std::byte* at = start + group * layout_.group_bytes();
+      store_scale(at, layout_.scale_type, lane, scales[group]);
+      if (!layout_.symmetric) {
+        store_scale(
+            at + kLanes * layout_.scale_bytes(),
+            layout_.scale_type,
+            lane,
+            biases[group]);
+      }
+      auto* target =
+          reinterpret_cast<uint32_t*>(at + layout_.header_bytes()) + lane;
+      for (int64_t w = 0; w < words_per_group; ++w) {
+        target[w * kLanes] = words[group * words_per_group + w];
+      }
+    }
+  }
+}
+
+void PanelMatrix::multiply(const float* x, int64_t rows, float* y) const {
+  int64_t chunks = layout_.chunks();
+  std::vector<float> sums(rows * chunks);
+  auto sum_rows = [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      kernels_->chunk_sums(
+          x + row * layout_.in,
+          chunks,
+          sums.data() + row * chunks);
+    }
+  };
+  // Waking the threads costs more than a few sums.
+  constexpr int64_t kFewRows = 8;
+  if (rows < kFewRows) {
+    sum_rows(0, rows);
+  } else {
+    threads_->run([&](int thread) {
+      auto range = threads_->split(rows, thread);
+      sum_rows(range.begin, range.end);
+    });
+  }
+  threads_->run([&](int thread) {
+    multiply_panels(threads_->split(panels(), thread), x, sums.data(), rows, y);
+  });
+}
+
+void PanelMatrix::multiply_panels(
+    ThreadPool::Range range,
+    const float* x,
+    const float* sums,
+    int64_t rows,
+    float* y) const {
+  int64_t chunks = layout_.chunks();
+  std::vector<float> scratch;
+  std::vector<float> edge;
+  if (rows > 1) {
+    scratch.resize(kBlockChunks * kLanes * (kChunk + 2));
+  }
+  float* q = scratch.data();
+  float* scales = q + kBlockChunks * kLanes * kChunk;
+  float* biases = scales + kBlockChunks * kLanes;
+  for (size_t i = range.begin; i < range.end; ++i) {
+    int64_t first_out = static_cast<int64_t>(i) * kLanes;
+    bool whole = first_out + kLanes <= out_;
+    float* target = y + first_out;
+    int64_t ldy = out_;
+    if (!whole) {
+      edge.resize(rows * kLanes);
+      target = edge.data();
+      ldy = kLanes;
+    }
+    if (rows == 1) {
+      kernels_->one_row(layout_, panel(i), x, sums, target);
+    } else {
+      for (int64_t from = 0; from < chunks; from += kBlockChunks) {
+        int64_t to = std::min(from + kBlockChunks, chunks);
+        kernels_->unpack(layout_, panel(i), from, to, q, scales, biases);
+        kernels_->many_rows(
+            q,
+            scales,
+            biases,
+            to - from,
+            x + from * kChunk,
+            layout_.in,
+            sums + from,
+            chunks,
+            rows,
+            from == 0,
+            target,
+            ldy);
+      }
+    }
+    if (!whole) {
+      size_t count = out_ - first_out;
+      for (int64_t row = 0; row < rows; ++row) {
+        std::copy_n(
+            edge.data() + row * kLanes,
+            count,
+            y + row * out_ + first_out);
+      }
+    }
+  }
+}
+
+namespace {
+
+// Number `index` of a lane's chunk.
+uint32_t quantized_number(const uint32_t* words, int bits, int index) {
+  int first = index * bits;
+  int word = first / 32;
+  int shift = first % 32;
+  uint32_t value = words[word * kLanes] >> shift;
+  if (shift + bits > 32) {
+    value |= words[(word + 1) * kLanes] << (32 - shift);
+  }
+  return value & ((1u << bits) - 1);
+}
+
+}  // namespace
+
+void PanelMatrix::copy_row(int64_t index, float* y) const {
+  if (index < 0 || index >= out_) {
+    std::fill_n(y, layout_.in, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  int lane = static_cast<int>(index % kLanes);
+  const std::byte* at = panel(index / kLanes);
+  for (int64_t done = 0; done < layout_.in; done += layout_.group_size) {
+    float scale = read_scale(at, layout_.scale_type, lane);
+    float bias = layout_.symmetric ? scale * layout_.zero
+                                   : read_scale(
+                                         at + kLanes * layout_.scale_bytes(),
+                                         layout_.scale_type,
+                                         lane);
+    const auto* words =
+        reinterpret_cast<const uint32_t*>(at + layout_.header_bytes()) + lane;
+    for (int i = 0; i < layout_.group_size; ++i) {
+      uint32_t q = quantized_number(
+          words + (i / kChunk) * layout_.bits * kLanes,
+          layout_.bits,
+          i % kChunk);
+      y[done + i] = static_cast<float>(q) * scale + bias;
+    }
+    at += layout_.group_bytes();
+  }
+}
+
+WeightArrays PanelMatrix::restore() const {
+  int64_t words_per_group = int64_t{layout_.chunks_per_group()} * layout_.bits;
+  int groups = static_cast<int>(layout_.in / layout_.group_size);
+  std::vector<uint32_t> words(out_ * groups * words_per_group);
+  std::vector<float> scales(static_cast<size_t>(out_) * groups);
+  std::vector<float> biases(scales.size());
+  for (int64_t row = 0; row < out_; ++row) {
+    int lane = static_cast<int>(row % kLanes);
+    for (int group = 0; group < groups; ++group) {
+      const std::byte* at = panel(row / kLanes) + group * layout_.group_bytes();
+      size_t index = row * groups + group;
+      scales[index] = read_scale(at, layout_.scale_type, lane);
+      biases[index] = layout_.symmetric
+          ? scales[index] * layout_.zero
+          : read_scale(
+                at + kLanes * layout_.scale_bytes(),
+                layout_.scale_type,
+                lane);
+      const auto* from =
+          reinterpret_cast<const uint32_t*>(at + layout_.header_bytes()) + lane;
+      for (int64_t w = 0; w < words_per_group; ++w) {
+        words[index * words_per_group + w] = from[w * kLanes];
+      }
+    }
+  }
+  int columns = static_cast<int>(groups * words_per_group);
+  return {
+      mx::array(words.data(), {out_, columns}, mx::uint32),
+      mx::array(scales.data(), {out_, groups}, mx::float32),
+      mx::array(biases.data(), {out_, groups}, mx::float32)};
+}
+
+}  // namespace mlxx::kernels
