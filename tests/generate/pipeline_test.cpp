@@ -130,7 +130,7 @@ TEST_F(LoadPipeline, TheTemplateNamedDefaultIsTaken) {
 TEST_F(LoadPipeline, ErrorsOfTheTextThreadComeOut) {
   checkpoint->files.tokenizer_json = "{}";
   error_of(checkpoint, {}, ErrorKind::bad_file);
-  checkpoint->files.tokenizer_json = tiny_tokenizer_json({}, false);
+  checkpoint->files.tokenizer_json = tiny_tokenizer_json({"hi"}, false);
   checkpoint->files.tokenizer_config_json = R"({"eos_token": 5})";
   auto what = error_of(checkpoint, {}, ErrorKind::bad_file);
   EXPECT_NE(what.find("eos_token"), what.npos) << what;

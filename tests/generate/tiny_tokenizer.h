@@ -108,7 +108,7 @@ inline std::string tiny_tokenizer_json(
 }
 
 inline std::shared_ptr<const text::Tokenizer> tiny_tokenizer(
-    const std::vector<std::string>& words = {},
+    const std::vector<std::string>& words = {"hi"},
     bool automatic_bos = false) {
   return text::Tokenizer::from_json(tiny_tokenizer_json(words, automatic_bos));
 }
