@@ -152,13 +152,6 @@ int run_and_map_errors(int argc, char** argv) {
 
 }  // namespace
 
-void on_run(
-    CLI::App* verb,
-    CommandContext& context,
-    std::function<int()> body) {
-  verb->callback([&context, body = std::move(body)] { context.body = body; });
-}
-
 std::unique_ptr<CLI::App> make_app(CommandContext& context) {
   auto app = std::make_unique<CLI::App>(
       "Language models on Apple GPUs, NVIDIA GPUs and any CPU.",
