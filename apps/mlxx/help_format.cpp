@@ -133,7 +133,12 @@ std::string HelpFormat::make_help(
   out += make_usage(app, std::move(name));
   out += make_subcommands(app, mode);
   out += make_positionals(app);
-  for (const std::string& group : app->get_groups()) {
+  // What every verb has comes last.
+  auto groups = app->get_groups();
+  std::stable_partition(groups.begin(), groups.end(), [](const auto& group) {
+    return group != kCommonGroup;
+  });
+  for (const std::string& group : groups) {
     auto options = app->get_options([&group](const CLI::Option* option) {
       return option->get_group() == group && option->nonpositional();
     });

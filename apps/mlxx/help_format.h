@@ -4,6 +4,9 @@
 
 namespace mlxx::apps {
 
+// The group of the options that every verb has.
+inline constexpr const char* kCommonGroup = "Other";
+
 // How --help looks: options in groups, one column for names and one for wrapped
 // texts with their defaults, the examples last.
 class HelpFormat : public CLI::Formatter {

@@ -39,8 +39,8 @@ constexpr AddCommand kCommands[] = {
     // add_rm_command,
     add_bench_command,
     add_logits_command,
-    // add_doctor_command,
-    // add_runtime_command,
+    add_doctor_command,
+    add_runtime_command,
     add_completions_command,
 };
 
@@ -52,11 +52,12 @@ void add_common_options(CLI::App& verb, std::string& log_level) {
           fmt::format("Log this and worse to stderr: {}", kLogLevels))
       ->envname("")
       ->type_name("LEVEL")
-      ->group("Other");
+      ->group(kCommonGroup);
   if (CLI::Option* help = verb.get_help_ptr()) {
-    help->group("Other");
+    help->group(kCommonGroup);
   }
   for (CLI::App* inner : verb.get_subcommands({})) {
+    inner->group("Verbs");
     add_common_options(*inner, log_level);
   }
 }
@@ -159,12 +160,12 @@ std::unique_ptr<CLI::App> make_app(CommandContext& context) {
   // Subcommands inherit both from here.
   app->formatter(std::make_shared<HelpFormat>(terminal_width(Stream::out)));
   app->set_help_flag("-h,--help", "Show this help");
-  app->get_formatter()->label("Subcommands", "Verbs");
+  app->get_formatter()->label("Positionals", "Arguments");
   // At most one: a prompt may be the name of another verb.
   app->require_subcommand(0, 1);
   // Only caught by the parser: the text needs MLX, which help does not.
   app->set_version_flag("--version", std::string("mlxx"), "Show the version");
-  app->get_option("--version")->group("Other");
+  app->get_option("--version")->group(kCommonGroup);
   for (AddCommand add : kCommands) {
     add(*app, context);
   }

@@ -86,6 +86,15 @@ std::string describe_conversion(const std::string& message) {
   return message;
 }
 
+// "--temp: 1 required T missing": nothing followed the option.
+std::string describe_mismatch(const std::string& message) {
+  auto colon = message.find(": 1 required ");
+  if (message.starts_with("-") && colon != std::string::npos) {
+    return message.substr(0, colon) + " needs a value";
+  }
+  return message;
+}
+
 }  // namespace
 
 const CLI::App& selected_verb(const CLI::App& app) {
@@ -99,6 +108,9 @@ std::string describe_usage_error(
   const CLI::App& verb = selected_verb(app);
   if (error.get_name() == "ConversionError") {
     return describe_conversion(error.what());
+  }
+  if (error.get_name() == "ArgumentMismatch") {
+    return describe_mismatch(error.what());
   }
   // Also where a positional is missing because an option was misspelt.
   auto surplus = verb.remaining(true);
