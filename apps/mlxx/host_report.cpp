@@ -24,13 +24,23 @@ std::string gib(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-OrderedJson candidates_report() {
+// The libmlx of this process; empty if none is loaded.
+std::filesystem::path loaded_libmlx() {
+  auto mapped = runtime::mapped_libraries(runtime::library_file_name("mlx"));
+  return mapped.empty() ? std::filesystem::path() : mapped.front();
+}
+
+OrderedJson candidates_report(const std::filesystem::path& loaded) {
   OrderedJson list = OrderedJson::array();
   for (const auto& candidate : runtime::find_candidates()) {
+    std::error_code error;
+    bool in_use = !loaded.empty() &&
+        std::filesystem::equivalent(candidate.path, loaded, error);
     list.push_back(
         {{"path", candidate.path.string()},
          {"origin", std::string(runtime::to_string(candidate.origin))},
-         {"problem", candidate.problem}});
+         {"problem", candidate.problem},
+         {"in_use", in_use}});
   }
   return list;
 }
@@ -116,11 +126,12 @@ OrderedJson host_report() {
       {"commit", kBuildCommit},
       {"compiler", kBuildCompiler},
       {"build_type", kBuildType}};
+  auto loaded = loaded_libmlx();
   report["mlx"] = {
       {"built_against", std::string(runtime::built_against())},
       {"loaded", ""},
-      {"path", ""},
-      {"candidates", candidates_report()}};
+      {"path", loaded.string()},
+      {"candidates", candidates_report(loaded)}};
   report["blas"] = blas_report(missing);
   report["nvidia"] = nvidia_report(missing);
   Processor processor = describe_processor();
@@ -165,7 +176,7 @@ std::string format_report(const OrderedJson& report) {
   for (const auto& candidate : mlx.at("candidates")) {
     std::string path = text_or(candidate, "path");
     std::string problem = text_or(candidate, "problem");
-    bool is_used = !loaded.empty() && path == text_or(mlx, "path");
+    bool is_used = candidate.at("in_use").get<bool>();
     add_line(
         text,
         "  candidate",
@@ -256,11 +267,14 @@ std::string format_report(const OrderedJson& report) {
 
 int report_without_libmlx(const std::string& reason, bool as_json) {
   OrderedJson report = host_report();
-  report["missing"].insert(
-      report["missing"].begin(),
-      fmt::format(
-          "a libmlx {} that loads: `mlxx runtime install cpu`, or MLXX_LIBMLX",
-          runtime::built_against()));
+  if (loaded_libmlx().empty()) {
+    report["missing"].insert(
+        report["missing"].begin(),
+        fmt::format(
+            "a libmlx {} that loads: `mlxx runtime install cpu`, or "
+            "MLXX_LIBMLX",
+            runtime::built_against()));
+  }
   report["problem"] = reason;
   report["ok"] = false;
   print(as_json ? report.dump(2) + "\n" : format_report(report));

@@ -2,6 +2,7 @@
 
 #include "mlxx/base/environment.h"
 #include "mlxx/base/error.h"
+#include "mlxx/core/compile_mode.h"
 #include "mlxx/core/device.h"
 
 namespace mlxx {
@@ -15,7 +16,11 @@ void apply_compile_mode() {
         "must be 'fuse' or 'no_fuse', found '{}'",
         *setting);
   }
-  bool fuse = setting ? *setting == "fuse" : backend() != Backend::cpu;
+  bool is_cpu = backend() == Backend::cpu;
+  bool fuse = setting ? *setting == "fuse" : !is_cpu;
+  if (fuse && is_cpu) {
+    fuse = prepare_fusing();
+  }
   mx::set_compile_mode(
       fuse ? mx::CompileMode::enabled : mx::CompileMode::no_fuse);
 }

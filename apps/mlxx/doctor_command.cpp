@@ -1,0 +1,99 @@
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/mlxx/commands.h"
+#include "apps/mlxx/console.h"
+#include "apps/mlxx/doctor_selftest.h"
+#include "apps/mlxx/exit_codes.h"
+#include "apps/mlxx/host_report.h"
+#include "mlxx/core/device.h"
+#include "mlxx/core/mlx.h"
+
+namespace mlxx::apps {
+
+namespace {
+
+struct DoctorOptions {
+  bool json = false;
+  bool selftest = false;
+};
+
+std::string describe_device() {
+  std::string text(to_string(backend()));
+  const auto& info = mx::device_info(mx::default_device());
+  for (const char* key : {"device_name", "architecture"}) {
+    auto found = info.find(key);
+    if (found == info.end()) {
+      continue;
+    }
+    if (auto* name = std::get_if<std::string>(&found->second)) {
+      text += ", " + *name;
+      break;
+    }
+  }
+  return text;
+}
+
+// The least that everything else needs: one product on the default device.
+std::string find_problem() {
+  try {
+    mx::array ones = mx::ones({8, 8});
+    float sum = mx::sum(mx::matmul(ones, ones)).item<float>();
+    if (sum != 512.0f) {
+      return fmt::format("a product of ones gave {} instead of 512", sum);
+    }
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
+}
+
+int run(const DoctorOptions& options) {
+  OrderedJson report = host_report();
+  report["mlx"]["loaded"] = mx::version();
+  report["device"] = describe_device();
+  std::string problem = find_problem();
+  if (problem.empty() && options.selftest) {
+    report["selftest"] = OrderedJson::array();
+    int failures = 0;
+    for (const auto& check : run_selftest()) {
+      report["selftest"].push_back(
+          {{"name", check.name},
+           {"passed", check.passed},
+           {"detail", check.detail}});
+      failures += check.passed ? 0 : 1;
+    }
+    if (failures > 0) {
+      problem =
+          fmt::format("{} of the selftest's products are wrong", failures);
+    }
+  }
+  report["problem"] = problem;
+  report["ok"] = problem.empty();
+  print(options.json ? report.dump(2) + "\n" : format_report(report));
+  return problem.empty() ? kExitSuccess : kExitFailure;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "doctor",
+      "Show what mlxx found on this machine, and what is missing");
+  verb->add_flag("--json", options->json, "Print one JSON object");
+  verb->add_flag(
+      "--selftest",
+      options->selftest,
+      "Also compute known products and compare them");
+  verb->footer(
+      "Exit code 1 if mlxx cannot run here.\n"
+      "Example: mlxx doctor --selftest");
+  on_run(verb, context, [options] { return run(*options); });
+}
+
+}  // namespace mlxx::apps
