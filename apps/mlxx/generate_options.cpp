@@ -21,6 +21,11 @@ constexpr auto kInvalid = ErrorKind::invalid_request;
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 
+// CLI11 takes an empty text for the number 0.
+std::string require_number(const std::string& value) {
+  return value.empty() ? "needs a number" : "";
+}
+
 // An option that may be given several times, with one value each.
 template <typename T>
 CLI::Option* add_repeated_option(
@@ -40,9 +45,13 @@ void add_sampling_options(
                  auto& value,
                  const char* type,
                  const char* description) {
-    return verb.add_option(name, value, description)
-        ->type_name(type)
-        ->group(group);
+    auto* option = verb.add_option(name, value, description)
+                       ->type_name(type)
+                       ->group(group);
+    if (type != std::string_view("JSON")) {
+      option->check(require_number);
+    }
+    return option;
   };
   add("--temp",
       sampling.temperature,
@@ -242,6 +251,7 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
           options.generate.max_kv_size,
           "Keep at most N tokens per layer and forget the oldest; 0 keeps all")
       ->type_name("N")
+      ->check(require_number)
       ->capture_default_str()
       ->group("Model");
   verb.add_option(
@@ -249,6 +259,7 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
           options.generate.prefill_step_size,
           "Prompt tokens that are computed at a time; fewer take less memory")
       ->type_name("N")
+      ->check(require_number)
       ->capture_default_str()
       ->group("Model");
 
@@ -277,6 +288,7 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
           options.generate.max_tokens,
           "Tokens of the answer at most")
       ->type_name("N")
+      ->check(require_number)
       ->capture_default_str()
       ->group("Answer");
   add_repeated_option(
