@@ -60,6 +60,15 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
+// Messages as templates expect them: null content becomes "", a list of text
+// parts one string, `arguments` of tool calls an object where it is valid
+// JSON, keys with null dropped. invalid_request for what is no message.
+OrderedJson normalize_messages(const OrderedJson& messages);
+
+// True if the rendered prompt ends in a thinking block that is open, so that
+// the answer starts with reasoning and not with text.
+bool opens_thinking(std::string_view rendered_prompt);
+
 // The named template to use: "tool_use" when tools are given and there is
 // one, else "default", else the only one. nullptr if the list is empty.
 const std::string* select_chat_template(

@@ -1,0 +1,9 @@
+//! Tokenizer, chat templates and grammars for mlxx, behind a C interface.
+#![allow(clippy::missing_safety_doc)] // one rule for all: see abi.rs
+
+mod abi;
+mod byte_level;
+mod marked;
+mod stream;
+mod template;
+mod tokenizer;

@@ -1,0 +1,282 @@
+//! A Hugging Face tokenizer: text to ids and back.
+
+use crate::abi::{bytes, enter, failure, text, Bytes, Failure};
+use crate::byte_level;
+use crate::marked::Marked;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use tokenizers::Tokenizer as HfTokenizer;
+
+/// How the bytes of one token are found from its spelling.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Spelling {
+    /// GPT-2's printable stand-ins for bytes.
+    ByteLevel,
+    /// SentencePiece: U+2581 for a space, <0xNN> for a byte.
+    Metaspace,
+    Plain,
+}
+
+pub struct AddedToken {
+    pub content: String,
+    pub special: bool,
+}
+
+pub struct Tokenizer {
+    pub hf: HfTokenizer,
+    /// The same with control tokens in the text taken as ordinary characters;
+    /// made when the first such text comes, since it doubles the memory.
+    plain: OnceLock<HfTokenizer>,
+    /// For chats with such text, made at need too.
+    marked: OnceLock<Result<Marked, String>>,
+    pub spelling: Spelling,
+    pub added: HashMap<u32, AddedToken>,
+    pub vocab_size: u32,
+}
+
+/// A BPE model whose merges were lost turns every word into single bytes and
+/// reports no error, so it is refused here.
+fn check_merges(json: &str) -> Result<(), Failure> {
+    let Some(at) = json.find("\"merges\"") else {
+        return Ok(());
+    };
+    let rest = json[at + 8..]
+        .trim_start()
+        .trim_start_matches(':')
+        .trim_start();
+    let Some(inner) = rest.strip_prefix('[') else {
+        return Ok(());
+    };
+    if !inner.trim_start().starts_with(']') {
+        return Ok(());
+    }
+    let value: serde_json::Value = serde_json::from_str(json)?;
+    let model = &value["model"];
+    if model["type"] != "BPE" && !model["type"].is_null() {
+        return Ok(());
+    }
+    let added: Vec<&str> = value["added_tokens"]
+        .as_array()
+        .map(|list| list.iter().filter_map(|t| t["content"].as_str()).collect())
+        .unwrap_or_default();
+    let long = model["vocab"].as_object().and_then(|vocab| {
+        vocab.keys().find(|k| {
+            k.chars().count() > 1 && !byte_level::is_byte_token(k) && !added.contains(&k.as_str())
+        })
+    });
+    match long {
+        Some(token) => failure(format!(
+            "the BPE model has tokens such as '{token}' and no merges to build them"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn spelling_of(hf: &HfTokenizer) -> Result<Spelling, Failure> {
+    let Some(decoder) = hf.get_decoder() else {
+        return Ok(Spelling::Plain);
+    };
+    let json = serde_json::to_string(decoder)?;
+    Ok(if json.contains("\"ByteLevel\"") {
+        Spelling::ByteLevel
+    } else if json.contains("\"ByteFallback\"") || json.contains('\u{2581}') {
+        Spelling::Metaspace
+    } else {
+        Spelling::Plain
+    })
+}
+
+impl Tokenizer {
+    pub fn from_json(json: &str) -> Result<Tokenizer, Failure> {
+        check_merges(json)?;
+        let mut hf = HfTokenizer::from_bytes(json.as_bytes())?;
+        // A file may carry the truncation and padding of its training run.
+        hf.with_truncation(None)?;
+        hf.with_padding(None);
+        let spelling = spelling_of(&hf)?;
+        let added: HashMap<u32, AddedToken> = hf
+            .get_added_tokens_decoder()
+            .into_iter()
+            .map(|(id, token)| {
+                let added = AddedToken {
+                    content: token.content,
+                    special: token.special,
+                };
+                (id, added)
+            })
+            .collect();
+        let mut vocab_size = hf.get_vocab_size(false) as u32;
+        if let Some(last) = added.keys().max() {
+            vocab_size = vocab_size.max(last.saturating_add(1));
+        }
+        while hf.id_to_token(vocab_size).is_some() {
+            vocab_size += 1;
+        }
+        Ok(Tokenizer {
+            hf,
+            plain: OnceLock::new(),
+            marked: OnceLock::new(),
+            spelling,
+            added,
+            vocab_size,
+        })
+    }
+
+    fn plain(&self) -> &HfTokenizer {
+        self.plain.get_or_init(|| {
+            let mut copy = self.hf.clone();
+            copy.set_encode_special_tokens(true);
+            copy
+        })
+    }
+
+    pub fn marked(&self) -> Result<&Marked, Failure> {
+        self.marked
+            .get_or_init(|| Marked::new(self).map_err(|failure| failure.message))
+            .as_ref()
+            .map_err(Failure::from)
+    }
+
+    pub fn has_special_literal(&self, text: &str) -> bool {
+        self.added
+            .values()
+            .any(|t| t.special && !t.content.is_empty() && text.contains(&t.content))
+    }
+
+    pub fn encode(&self, text: &str, add: bool, parse_special: bool) -> Result<Vec<u32>, Failure> {
+        let hf = if parse_special || !self.has_special_literal(text) {
+            &self.hf
+        } else {
+            self.plain()
+        };
+        Ok(hf.encode_fast(text, add)?.get_ids().to_vec())
+    }
+
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        if let Some(token) = self.added.get(&id) {
+            return Some(token.content.clone().into_bytes());
+        }
+        let spelled = self.hf.id_to_token(id)?;
+        Some(match self.spelling {
+            Spelling::ByteLevel => byte_level::decode(&spelled),
+            Spelling::Metaspace => match byte_level::byte_of(&spelled) {
+                Some(byte) => vec![byte],
+                None => spelled.replace('\u{2581}', " ").into_bytes(),
+            },
+            Spelling::Plain => spelled.into_bytes(),
+        })
+    }
+
+    pub fn is_special(&self, id: u32) -> bool {
+        self.added.get(&id).is_some_and(|t| t.special)
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_new(
+    json: *const u8,
+    len: usize,
+    out: *mut *mut Tokenizer,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        Ok(Box::into_raw(Box::new(Tokenizer::from_json(text(
+            json, len,
+        )?)?)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_free(tokenizer: *mut Tokenizer) {
+    if !tokenizer.is_null() {
+        drop(Box::from_raw(tokenizer));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_vocab_size(tokenizer: &Tokenizer) -> u32 {
+    tokenizer.vocab_size
+}
+
+/// `out` gets the ids as native-endian u32.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_encode(
+    tokenizer: &Tokenizer,
+    input: *const u8,
+    len: usize,
+    add_special_tokens: bool,
+    parse_special: bool,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        let ids = tokenizer.encode(text(input, len)?, add_special_tokens, parse_special)?;
+        Ok(Bytes::from_vec(
+            ids.iter().flat_map(|id| id.to_ne_bytes()).collect(),
+        ))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_decode(
+    tokenizer: &Tokenizer,
+    ids: *const u32,
+    count: usize,
+    skip_special_tokens: bool,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        let ids = if count == 0 {
+            &[]
+        } else {
+            std::slice::from_raw_parts(ids, count)
+        };
+        let decoded = tokenizer.hf.decode(ids, skip_special_tokens)?;
+        Ok(Bytes::from_vec(decoded.into_bytes()))
+    })
+}
+
+/// The id, or -1.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_token_to_id(
+    tokenizer: &Tokenizer,
+    token: *const u8,
+    len: usize,
+) -> i64 {
+    std::str::from_utf8(bytes(token, len))
+        .ok()
+        .and_then(|token| tokenizer.hf.token_to_id(token))
+        .map_or(-1, i64::from)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_id_to_token(
+    tokenizer: &Tokenizer,
+    id: u32,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || match tokenizer.hf.id_to_token(id) {
+        Some(token) => Ok(Bytes::from_vec(token.into_bytes())),
+        None => failure(format!("no token has the id {id}")),
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_token_bytes(
+    tokenizer: &Tokenizer,
+    id: u32,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || match tokenizer.token_bytes(id) {
+        Some(token) => Ok(Bytes::from_vec(token)),
+        None => failure(format!("no token has the id {id}")),
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_is_special(tokenizer: &Tokenizer, id: u32) -> bool {
+    tokenizer.is_special(id)
+}
