@@ -160,14 +160,17 @@ uint64_t folder_bytes(const fs::path& folder) {
 fs::path install_variant(
     std::string_view variant,
     const InstallOptions& options) {
-  VariantPins pins = pins_for_this_machine(variant);
+  return install_pins(pins_for_this_machine(variant), options);
+}
+
+fs::path install_pins(const VariantPins& pins, const InstallOptions& options) {
   std::vector<WheelPin> wheels{pins.mlx};
   if (!options.without_libraries) {
     wheels.insert(wheels.end(), pins.libraries.begin(), pins.libraries.end());
   }
   auto given = match_given(options.wheels, wheels);
   fs::path parent = prepared_runtime_folder();
-  fs::path folder = parent / variant_folder_name(variant);
+  fs::path folder = parent / variant_folder_name(pins.name);
   if (fs::exists(folder)) {
     return folder;
   }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mlxx/base/runtime_install/mlx_wheels.h"
+
 namespace mlxx::runtime {
 
 // Variants of MLX in MLXX_HOME/runtime, one folder each, named after variant
@@ -21,7 +23,7 @@ struct InstallOptions {
   // pip's progress goes to stderr.
   bool show_progress = false;
   // Told what happens next, such as "unpacking mlx_cpu-...".
-  std::function<void(std::string_view)> on_step;
+  std::function<void(std::string_view)> on_step = {};
 };
 
 struct InstalledVariant {
@@ -38,6 +40,11 @@ struct InstalledVariant {
 // and as pip_download().
 std::filesystem::path install_variant(
     std::string_view variant,
+    const InstallOptions& options);
+
+// The same with the pins given, as a package of a later version would.
+std::filesystem::path install_pins(
+    const VariantPins& pins,
     const InstallOptions& options);
 
 // Of all versions, sorted by folder name.

@@ -131,7 +131,7 @@ void extract_wheel(
   if (!reader) {
     throw std::bad_alloc();
   }
-  archive_read_support_format_zip_streamable(reader.get());
+  // By the directory at its end, so that a cut-off file is noticed.
   archive_read_support_format_zip_seekable(reader.get());
   auto fail_to_read = [&] {
     const char* text = archive_error_string(reader.get());
