@@ -16,6 +16,11 @@ struct Selection {
   InstructionSet instruction_set = InstructionSet::portable;
   // What CPU kernels compute with; null where none will run.
   std::shared_ptr<ThreadPool> threads;
+
+  // Whether float32 arrays are computed by our CPU kernels.
+  bool has_cpu_kernels() const {
+    return !fallback && threads;
+  }
 };
 
 // The fastest for this machine.

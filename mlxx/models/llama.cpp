@@ -248,6 +248,13 @@ class LlamaModel : public Model {
     }
   }
 
+  void use(const kernels::Selection& selection) override {
+    for (auto& layer : layers_) {
+      layer.use(selection);
+    }
+    norm_.use(selection);
+  }
+
   bool skips(const std::string& tensor) const override {
     return tensor.find("self_attn.rotary_emb.inv_freq") != std::string::npos ||
         (config_.tied && tensor == "lm_head.weight");

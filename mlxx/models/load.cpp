@@ -200,6 +200,7 @@ std::shared_ptr<const Model> load_model(
     parameter.set(std::move(arrays), spec);
   });
   materializer.finish();
+  model->use(selection);
   // What the conversions used goes back to the system.
   clear_cache();
   return model;

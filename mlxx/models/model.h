@@ -55,6 +55,10 @@ class Model {
   // As above for a model that is loaded and shared.
   void visit(const ConstParameterVisitor& visitor) const;
 
+  // Which kernels compute, once the weights are in. Without a call: the plain
+  // operations.
+  virtual void use(const kernels::Selection& /* selection */) {}
+
   // Whether an entry of the checkpoint that is no parameter may be left out,
   // such as precomputed rotary frequencies.
   virtual bool skips(const std::string& /* tensor */) const {

@@ -32,10 +32,14 @@ mx::array Attention::operator()(
   mx::array keys = split_heads(k_proj_(x), kv_heads_, head_size_);
   mx::array values = split_heads(v_proj_(x), kv_heads_, head_size_);
   int offset = cache.offset();
-  queries = (*rope_)(queries, offset);
-  keys = (*rope_)(keys, offset);
-  mx::array output =
-      kernels::attention(queries, cache.append(keys, values), scale_, mask);
+  queries = (*rope_)(queries, offset, selection_);
+  keys = (*rope_)(keys, offset, selection_);
+  mx::array output = kernels::attention(
+      queries,
+      cache.append(keys, values),
+      scale_,
+      mask,
+      selection_);
   output = mx::reshape(
       mx::transpose(output, {0, 2, 1, 3}),
       {x.shape(0), x.shape(1), heads_ * head_size_});

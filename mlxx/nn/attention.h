@@ -11,6 +11,10 @@ namespace mlxx::nn {
 class Attention {
  public:
   explicit Attention(const LayerSpec& spec);
+  // Which kernels compute; without a call the plain operations.
+  void use(const kernels::Selection& selection) {
+    selection_ = selection;
+  }
 
   // x [B, L, E] -> [B, L, E]; appends L tokens to the cache.
   mx::array operator()(
@@ -30,6 +34,7 @@ class Attention {
   Linear k_proj_;
   Linear v_proj_;
   Linear o_proj_;
+  kernels::Selection selection_;
 };
 
 }  // namespace mlxx::nn

@@ -9,6 +9,13 @@ TransformerBlock::TransformerBlock(const LayerSpec& spec)
       input_layernorm_(spec.hidden_size, spec.norm_eps),
       post_attention_layernorm_(spec.hidden_size, spec.norm_eps) {}
 
+void TransformerBlock::use(const kernels::Selection& selection) {
+  self_attn_.use(selection);
+  mlp_.use(selection);
+  input_layernorm_.use(selection);
+  post_attention_layernorm_.use(selection);
+}
+
 mx::array TransformerBlock::operator()(
     const mx::array& x,
     const kernels::AttentionMask& mask,

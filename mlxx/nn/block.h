@@ -12,6 +12,9 @@ class TransformerBlock {
  public:
   explicit TransformerBlock(const LayerSpec& spec);
 
+  // Which kernels compute; without a call the plain operations.
+  void use(const kernels::Selection& selection);
+
   const LayerSpec& spec() const {
     return spec_;
   }

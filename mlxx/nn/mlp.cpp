@@ -1,6 +1,6 @@
 #include "mlxx/nn/mlp.h"
 
-#include "mlxx/nn/activation.h"
+#include "mlxx/kernels/swiglu/swiglu.h"
 
 namespace mlxx::nn {
 
@@ -10,7 +10,7 @@ GatedMlp::GatedMlp(int hidden_size, int intermediate_size, bool bias)
       down_proj_(intermediate_size, hidden_size, bias) {}
 
 mx::array GatedMlp::operator()(const mx::array& x) const {
-  return down_proj_(swiglu(gate_proj_(x), up_proj_(x)));
+  return down_proj_(kernels::swiglu(gate_proj_(x), up_proj_(x), selection_));
 }
 
 void GatedMlp::visit(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "mlxx/kernels/select.h"
 #include "mlxx/nn/linear.h"
 
 namespace mlxx::nn {
@@ -8,7 +9,10 @@ namespace mlxx::nn {
 class GatedMlp {
  public:
   GatedMlp(int hidden_size, int intermediate_size, bool bias);
-
+  // Which kernels compute; without a call the plain operations.
+  void use(const kernels::Selection& selection) {
+    selection_ = selection;
+  }
   mx::array operator()(const mx::array& x) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
@@ -16,6 +20,7 @@ class GatedMlp {
   Linear gate_proj_;
   Linear up_proj_;
   Linear down_proj_;
+  kernels::Selection selection_;
 };
 
 }  // namespace mlxx::nn

@@ -1,12 +1,14 @@
 #include "mlxx/nn/norm.h"
 
+#include "mlxx/kernels/rms_norm/rms_norm.h"
+
 namespace mlxx::nn {
 
 RMSNorm::RMSNorm(int size, float eps)
     : weight_({size}, Parameter::Kind::tensor), eps_(eps) {}
 
 mx::array RMSNorm::operator()(const mx::array& x) const {
-  return mx::fast::rms_norm(x, weight_.value(), eps_);
+  return kernels::rms_norm(x, weight_.value(), eps_, selection_);
 }
 
 void RMSNorm::visit(

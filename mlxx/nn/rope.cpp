@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
+#include "mlxx/kernels/rope/rope.h"
 
 namespace mlxx::nn {
 namespace {
@@ -28,14 +29,19 @@ class PlainRope : public Rope {
   PlainRope(const RopeOptions& options, double scale, const char* name)
       : options_(options), scale_(static_cast<float>(scale)), name_(name) {}
 
-  mx::array operator()(const mx::array& x, int offset) const override {
-    return mx::fast::rope(
+  mx::array operator()(
+      const mx::array& x,
+      int offset,
+      const kernels::Selection& selection) const override {
+    return kernels::rope(
         x,
-        options_.dims,
-        options_.traditional,
-        static_cast<float>(options_.base),
-        scale_,
-        offset);
+        {.dims = options_.dims,
+         .traditional = options_.traditional,
+         .base = static_cast<float>(options_.base),
+         .wavelengths = std::nullopt,
+         .position_scale = scale_},
+        offset,
+        selection);
   }
   const char* name() const override {
     return name_;
@@ -62,15 +68,18 @@ class WavelengthRope : public Rope {
     mx::eval(wavelengths_);
   }
 
-  mx::array operator()(const mx::array& x, int offset) const override {
-    return mx::fast::rope(
+  mx::array operator()(
+      const mx::array& x,
+      int offset,
+      const kernels::Selection& selection) const override {
+    return kernels::rope(
         input_scale_ == 1.0 ? x : scaled(x),
-        options_.dims,
-        options_.traditional,
-        std::nullopt,
-        1.0f,
+        {.dims = options_.dims,
+         .traditional = options_.traditional,
+         .base = std::nullopt,
+         .wavelengths = wavelengths_},
         offset,
-        wavelengths_);
+        selection);
   }
   const char* name() const override {
     return name_;
@@ -98,19 +107,23 @@ class DynamicRope : public Rope {
   DynamicRope(const RopeOptions& options, double factor)
       : options_(options), factor_(factor) {}
 
-  mx::array operator()(const mx::array& x, int offset) const override {
+  mx::array operator()(
+      const mx::array& x,
+      int offset,
+      const kernels::Selection& selection) const override {
     double trained = options_.max_position_embeddings;
     double length = std::max<double>(x.shape(-2) + offset, trained);
     double dims = options_.dims;
     double base = options_.base *
         std::pow(factor_ * length / trained - (factor_ - 1), dims / (dims - 2));
-    return mx::fast::rope(
+    return kernels::rope(
         x,
-        options_.dims,
-        options_.traditional,
-        static_cast<float>(base),
-        1.0f,
-        offset);
+        {.dims = options_.dims,
+         .traditional = options_.traditional,
+         .base = static_cast<float>(base),
+         .wavelengths = std::nullopt},
+        offset,
+        selection);
   }
   const char* name() const override {
     return "dynamic";

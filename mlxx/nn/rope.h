@@ -5,6 +5,7 @@
 
 #include "mlxx/base/json.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::nn {
 
@@ -13,7 +14,10 @@ class Rope {
  public:
   virtual ~Rope() = default;
   // x [B, H, L, D]; offset is the position of the first of the L tokens.
-  virtual mx::array operator()(const mx::array& x, int offset) const = 0;
+  virtual mx::array operator()(
+      const mx::array& x,
+      int offset,
+      const kernels::Selection& selection = {}) const = 0;
   // What `mlxx show` prints: "plain", "linear", "llama3", ...
   virtual const char* name() const = 0;
 };

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mlxx/nn/activation.h"
 #include "mlxx/nn/embedding.h"
 #include "tests/kernels/relative_error.h"
 
@@ -76,22 +75,6 @@ TEST(Embedding, QuantizedTableServesBothEnds) {
   EXPECT_LT(
       relative_error(table.as_linear(x), mx::matmul(x, mx::transpose(dense))),
       1e-5);
-}
-
-TEST(Swiglu, MatchesTheFormulaInEveryDtype) {
-  for (auto dtype : {mx::float32, mx::float16, mx::bfloat16}) {
-    mx::array gate = mx::astype(normal({5, 7}, 1), dtype);
-    mx::array up = mx::astype(normal({5, 7}, 2), dtype);
-    mx::array g = mx::astype(gate, mx::float32);
-    mx::array expected = mx::multiply(
-        mx::divide(g, mx::add(mx::array(1.0f), mx::exp(mx::negative(g)))),
-        mx::astype(up, mx::float32));
-    mx::array got = swiglu(gate, up);
-    EXPECT_EQ(got.dtype(), dtype);
-    EXPECT_LT(
-        relative_error(got, expected),
-        dtype == mx::float32 ? 1e-6 : 1e-2);
-  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "mlxx/kernels/attention/attention.h"
 
 #include "mlxx/base/error.h"
+#include "mlxx/kernels/attention/attention_cpu.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -9,7 +10,16 @@ mx::array attend_dense(
     const mx::array& queries,
     const DenseView& view,
     float scale,
-    const AttentionMask& mask) {
+    const AttentionMask& mask,
+    const Selection& selection) {
+  if (attention_cpu_covers(queries, view, mask, selection)) {
+    return attention_cpu(
+        queries,
+        view,
+        scale,
+        mask.mode == "causal",
+        selection);
+  }
   return mx::fast::scaled_dot_product_attention(
       queries,
       view.keys,
@@ -41,9 +51,10 @@ mx::array attention(
     const mx::array& queries,
     const KVView& view,
     float scale,
-    const AttentionMask& mask) {
+    const AttentionMask& mask,
+    const Selection& selection) {
   if (const auto* dense = std::get_if<DenseView>(&view)) {
-    return attend_dense(queries, *dense, scale, mask);
+    return attend_dense(queries, *dense, scale, mask, selection);
   }
   const auto& blocks = std::get<BlocksView>(view);
   int rows = queries.shape(0);
@@ -56,7 +67,7 @@ mx::array attention(
         blocks.table.size());
   }
   if (rows == 1) {
-    return attend_dense(queries, gather_row(blocks, 0), scale, mask);
+    return attend_dense(queries, gather_row(blocks, 0), scale, mask, selection);
   }
   if (mask.array) {
     fail(
@@ -71,7 +82,7 @@ mx::array attention(
         {row, 0, 0, 0},
         {row + 1, queries.shape(1), queries.shape(2), queries.shape(3)});
     results.push_back(
-        attend_dense(query, gather_row(blocks, row), scale, mask));
+        attend_dense(query, gather_row(blocks, row), scale, mask, selection));
   }
   return mx::concatenate(results, 0);
 }

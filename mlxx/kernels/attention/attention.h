@@ -4,6 +4,7 @@
 #include <string>
 
 #include "mlxx/kernels/attention/kv_view.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
 
@@ -19,11 +20,13 @@ struct AttentionMask {
 // K heads; result [B, H, L, D] in q's dtype. Differentiable in q, k and v.
 // Fallback: mx::fast::scaled_dot_product_attention on the dense layout, as
 // mlx-lm; the rows of a BlocksView are gathered and computed one by one, since
-// their lengths differ.
+// their lengths differ. On the CPU our own kernel computes float32 without a
+// mask array, each query by itself.
 mx::array attention(
     const mx::array& queries,
     const KVView& view,
     float scale,
-    const AttentionMask& mask);
+    const AttentionMask& mask,
+    const Selection& selection = {});
 
 }  // namespace mlxx::kernels

@@ -95,7 +95,7 @@ struct PanelKernels {
       int64_t ldy);
 };
 
-// One per compiled variant; choose_panel_kernels() picks.
+// One per compiled variant; panel_kernels() picks.
 extern const PanelKernels kPanelKernelsPortable;
 extern const PanelKernels kPanelKernelsAvx2;
 extern const PanelKernels kPanelKernelsAvx512;

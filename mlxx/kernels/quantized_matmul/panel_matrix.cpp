@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "mlxx/base/error.h"
+#include "mlxx/kernels/cpu_variants.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -13,22 +13,6 @@ constexpr size_t kAlignment = 64;
 // Unpacked numbers of one panel at a time: 128 KiB, which a core's own cache
 // holds.
 constexpr int64_t kBlockChunks = 32;
-
-const PanelKernels& choose_panel_kernels(InstructionSet set) {
-#ifdef MLXX_HAS_X86_KERNELS
-  switch (set) {
-    case InstructionSet::avx512:
-      return kPanelKernelsAvx512;
-    case InstructionSet::avx2:
-      return kPanelKernelsAvx2;
-    case InstructionSet::portable:
-      break;
-  }
-#else
-  static_cast<void>(set);
-#endif
-  return kPanelKernelsPortable;
-}
 
 bool survives(std::span<const float> values, ScaleType type) {
   return std::ranges::all_of(values, [&](float v) {
@@ -105,7 +89,7 @@ PanelMatrix::PanelMatrix(
     const Selection& selection)
     : layout_{},
       out_(arrays.weight.shape(0)),
-      kernels_(&choose_panel_kernels(selection.instruction_set)),
+      kernels_(&panel_kernels(selection.instruction_set)),
       threads_(selection.threads) {
   if (!threads_) {
     threads_ = std::make_shared<ThreadPool>(1);

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "mlxx/kernels/instruction_set.h"
+#include "mlxx/kernels/quantized_matmul/panel_kernels.h"
+#include "mlxx/kernels/row_kernels.h"
+
+namespace mlxx::kernels {
+
+// The tables compiled for an instruction set of available_instruction_sets().
+const PanelKernels& panel_kernels(InstructionSet set);
+const RowKernels& row_kernels(InstructionSet set);
+
+}  // namespace mlxx::kernels

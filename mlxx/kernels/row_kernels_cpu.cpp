@@ -1,0 +1,200 @@
+// Compiled once per instruction set, with MLXX_ROW_KERNELS naming the table of
+// that variant.
+#include "mlxx/kernels/row_kernels.h"
+#include "mlxx/kernels/vector_lanes.h"
+
+namespace mlxx::kernels {
+namespace {
+
+// The last, partial vector of a row; lanes past the end hold zeros.
+MLXX_INLINE Floats load_some(const float* p, int64_t count) {
+  Floats v = {};
+  for (int64_t i = 0; i < count; ++i) {
+    v[i] = p[i];
+  }
+  return v;
+}
+
+MLXX_INLINE void store_some(float* p, Floats v, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    p[i] = v[i];
+  }
+}
+
+// Halves are added until one number is left.
+MLXX_INLINE float sum_lanes(Floats v) {
+  float t[kWidth];
+  store(t, v);
+#pragma GCC unroll 4
+  for (int n = kWidth / 2; n > 0; n /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < n; ++i) {
+      t[i] += t[i + n];
+    }
+  }
+  return t[0];
+}
+
+MLXX_INLINE Floats larger(Floats a, Floats b) {
+  return a > b ? a : b;
+}
+
+// e^x to about one unit in the last place, x cut to where the result is a
+// normal number.
+MLXX_INLINE Floats exponential(Floats x) {
+  const Floats lowest = broadcast(-87.0f);
+  const Floats highest = broadcast(88.0f);
+  x = x > lowest ? x : lowest;
+  x = x < highest ? x : highest;
+  // Adding 1.5 * 2^23 leaves round(x / ln 2) in the low bits.
+  const Floats rounder = broadcast(12582912.0f);
+  Floats shifted = multiply_add(x, broadcast(1.44269504f), rounder);
+  Floats n = shifted - rounder;
+  Floats r = multiply_add(n, broadcast(-0.693359375f), x);
+  r = multiply_add(n, broadcast(2.12194440e-4f), r);
+  Floats p = broadcast(1.9875691500e-4f);
+  p = multiply_add(p, r, broadcast(1.3981999507e-3f));
+  p = multiply_add(p, r, broadcast(8.3334519073e-3f));
+  p = multiply_add(p, r, broadcast(4.1665795894e-2f));
+  p = multiply_add(p, r, broadcast(1.6666665459e-1f));
+  p = multiply_add(p, r, broadcast(5.0000001201e-1f));
+  p = multiply_add(p * r, r, r + broadcast(1.0f));
+  Ints power = ((Ints)shifted - (Ints)rounder + 127) << 23;
+  return p * (Floats)power;
+}
+
+// Square root and division of single numbers, so that every variant rounds
+// them alike.
+void rms_norm(
+    const float* x,
+    const float* weight,
+    float eps,
+    int64_t n,
+    float* y) {
+  Floats squares = {};
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    Floats v = load(x + i);
+    squares = multiply_add(v, v, squares);
+  }
+  Floats rest = load_some(x + i, n - i);
+  squares = multiply_add(rest, rest, squares);
+  float mean = sum_lanes(squares) / static_cast<float>(n);
+  Floats scale = broadcast(1.0f / __builtin_sqrtf(mean + eps));
+  for (i = 0; i + kWidth <= n; i += kWidth) {
+    store(y + i, load(x + i) * scale * load(weight + i));
+  }
+  store_some(y + i, rest * scale * load_some(weight + i, n - i), n - i);
+}
+
+MLXX_INLINE Floats swiglu_lanes(Floats gate, Floats up) {
+  Floats one = broadcast(1.0f);
+  return gate / (one + exponential(-gate)) * up;
+}
+
+void swiglu(const float* gate, const float* up, int64_t n, float* y) {
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    store(y + i, swiglu_lanes(load(gate + i), load(up + i)));
+  }
+  store_some(
+      y + i,
+      swiglu_lanes(load_some(gate + i, n - i), load_some(up + i, n - i)),
+      n - i);
+}
+
+void rotate_halves(
+    const float* x,
+    const float* cosines,
+    const float* sines,
+    int64_t half,
+    float* y) {
+  auto rotate = [&](auto read, auto write, int64_t i) {
+    Floats a = read(x + i);
+    Floats b = read(x + half + i);
+    Floats c = read(cosines + i);
+    Floats s = read(sines + i);
+    write(y + i, a * c - b * s);
+    write(y + half + i, a * s + b * c);
+  };
+  int64_t i = 0;
+  for (; i + kWidth <= half; i += kWidth) {
+    rotate(load, store, i);
+  }
+  int64_t count = half - i;
+  if (count > 0) {
+    rotate(
+        [&](const float* p) { return load_some(p, count); },
+        [&](float* p, Floats v) { store_some(p, v, count); },
+        i);
+  }
+}
+
+// out[d] = sum of scores[j] * values[j][d] for kVectors vectors of d.
+template <int kVectors>
+MLXX_INLINE void
+weigh_values(const AttentionRow& row, float inverse, int64_t d) {
+  Floats sum[kVectors] = {};
+  const float* value = row.values + d;
+  for (int64_t j = 0; j < row.length; ++j, value += row.value_stride) {
+    Floats weight = broadcast(row.scores[j]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sum[v] = multiply_add(weight, load(value + v * kWidth), sum[v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(row.out + d + v * kWidth, sum[v] * inverse);
+  }
+}
+
+void attend(const AttentionRow& row) {
+  const float* key = row.keys;
+  for (int64_t j = 0; j < row.length; ++j, key += row.key_stride) {
+    Floats sum = {};
+    for (int64_t d = 0; d < row.size; d += kWidth) {
+      sum = multiply_add(load(row.query + d), load(key + d), sum);
+    }
+    row.scores[j] = sum_lanes(sum) * row.scale;
+  }
+  // Padding takes no part: as small as the smallest, and its weight is 0.
+  int64_t padded = (row.length + kWidth - 1) / kWidth * kWidth;
+  for (int64_t j = row.length; j < padded; ++j) {
+    row.scores[j] = row.scores[0];
+  }
+  Floats most = load(row.scores);
+  for (int64_t j = kWidth; j < padded; j += kWidth) {
+    most = larger(most, load(row.scores + j));
+  }
+  float largest = most[0];
+  for (int i = 1; i < kWidth; ++i) {
+    largest = most[i] > largest ? most[i] : largest;
+  }
+  Floats shift = broadcast(largest);
+  for (int64_t j = 0; j < padded; j += kWidth) {
+    store(row.scores + j, exponential(load(row.scores + j) - shift));
+  }
+  for (int64_t j = row.length; j < padded; ++j) {
+    row.scores[j] = 0;
+  }
+  Floats total = {};
+  for (int64_t j = 0; j < padded; j += kWidth) {
+    total += load(row.scores + j);
+  }
+  float inverse = 1.0f / sum_lanes(total);
+  int64_t d = 0;
+  for (; d + 4 * kWidth <= row.size; d += 4 * kWidth) {
+    weigh_values<4>(row, inverse, d);
+  }
+  for (; d < row.size; d += kWidth) {
+    weigh_values<1>(row, inverse, d);
+  }
+}
+
+}  // namespace
+
+extern const RowKernels MLXX_ROW_KERNELS;
+const RowKernels MLXX_ROW_KERNELS = {rms_norm, swiglu, rotate_halves, attend};
+
+}  // namespace mlxx::kernels

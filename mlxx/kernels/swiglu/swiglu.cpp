@@ -1,0 +1,68 @@
+#include "mlxx/kernels/swiglu/swiglu.h"
+
+#include "mlxx/kernels/cpu_primitive.h"
+#include "mlxx/kernels/cpu_variants.h"
+
+namespace mlxx::kernels {
+namespace {
+
+constexpr int64_t kManyRows = 8;
+
+std::vector<mx::array> plain_swiglu(const std::vector<mx::array>& inputs) {
+  const auto& gate = inputs[0];
+  return {mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), inputs[1])};
+}
+
+class CpuSwiglu : public CpuPrimitive {
+ public:
+  explicit CpuSwiglu(const Selection& selection)
+      : CpuPrimitive("CpuSwiglu", plain_swiglu), selection_(selection) {}
+
+  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+    out.set_data(mx::allocator::malloc(out.nbytes()));
+    const float* gate = inputs[0].data<float>();
+    const float* up = inputs[1].data<float>();
+    float* y = out.data<float>();
+    int64_t n = out.shape(-1);
+    int64_t rows = static_cast<int64_t>(out.size()) / n;
+    dispatch([=, selection = selection_] {
+      const auto& kernels = row_kernels(selection.instruction_set);
+      auto part = [&](size_t begin, size_t end) {
+        for (size_t row = begin; row < end; ++row) {
+          kernels.swiglu(gate + row * n, up + row * n, n, y + row * n);
+        }
+      };
+      if (rows < kManyRows) {
+        part(0, rows);
+        return;
+      }
+      selection.threads->run([&](int thread) {
+        auto range = selection.threads->split(rows, thread);
+        part(range.begin, range.end);
+      });
+    });
+  }
+
+ private:
+  Selection selection_;
+};
+
+}  // namespace
+
+mx::array
+swiglu(const mx::array& gate, const mx::array& up, const Selection& selection) {
+  bool covered = selection.has_cpu_kernels() && gate.dtype() == mx::float32 &&
+      up.dtype() == mx::float32 && gate.shape() == up.shape() &&
+      gate.ndim() > 0 && gate.size() > 0;
+  if (!covered) {
+    static const auto compiled =
+        mx::compile(plain_swiglu, /* shapeless= */ true);
+    return compiled({gate, up})[0];
+  }
+  return make_lazy(
+      gate.shape(),
+      std::make_shared<CpuSwiglu>(selection),
+      {mx::contiguous(gate), mx::contiguous(up)});
+}
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,72 @@
+// With quantized weights on the CPU everything is computed row by row: a token
+// has the same logits, to the last bit, in every batch, prompt split and with
+// any number of threads.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/relative_error.h"
+#include "tests/models/fake_checkpoint.h"
+
+namespace mlxx::models {
+namespace {
+
+constexpr int kTokens = 40;
+
+Json config() {
+  return parse_json(
+      R"({"model_type":"llama","vocab_size":96,"hidden_size":64,
+          "intermediate_size":128,"num_hidden_layers":3,
+          "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
+          "rms_norm_eps":1e-5,"attention_bias":true,
+          "tie_word_embeddings":true})",
+      "config.json");
+}
+
+mx::array logits_of(
+    const Model& model,
+    const mx::array& ids,
+    const std::vector<int>& pieces) {
+  auto cache = model.make_cache({});
+  std::vector<mx::array> parts;
+  int at = 0;
+  for (int n : pieces) {
+    mx::array piece = mx::slice(ids, {0, at}, {ids.shape(0), at + n});
+    parts.push_back(model.forward(piece, cache));
+    at += n;
+  }
+  return mx::concatenate(parts, 1);
+}
+
+TEST(SameBits, WhateverTheCompany) {
+  auto checkpoint =
+      random_checkpoint(config(), hub::Quantization{32, 4, "affine"});
+  mx::array ids =
+      mx::random::randint(0, 96, {3, kTokens}, mx::int32, mx::random::key(1));
+  for (auto set : kernels::available_instruction_sets()) {
+    std::optional<mx::array> expected;
+    for (int threads : {1, 2, 5}) {
+      LoadOptions options;
+      options.kernels =
+          kernels::Selection{false, set, std::make_shared<ThreadPool>(threads)};
+      auto model = load_model(checkpoint, options);
+      mx::array batch = logits_of(*model, ids, {kTokens});
+      if (!expected) {
+        expected = batch;
+      }
+      EXPECT_TRUE(same_bits(batch, *expected)) << threads << " threads";
+      mx::array row = mx::slice(ids, {1, 0}, {2, kTokens});
+      mx::array alone =
+          mx::slice(*expected, {1, 0, 0}, {2, kTokens, batch.shape(2)});
+      for (const auto& pieces :
+           {std::vector<int>{kTokens},
+            std::vector<int>{30, 9, 1},
+            std::vector<int>{7, 33},
+            std::vector<int>(kTokens, 1)}) {
+        EXPECT_TRUE(same_bits(logits_of(*model, row, pieces), alone))
+            << kernels::to_string(set) << ", first piece " << pieces[0];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::models
