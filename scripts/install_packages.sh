@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what building mlxx needs and is missing. As root on Debian it calls
+# apt-get; otherwise it prints the one command to run and fails. On macOS: brew.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+oldest_cargo=1.87
+
+say() { printf 'packages: %s\n' "$*" >&2; }
+
+# A rustup proxy without a toolchain in this HOME is on PATH and does not run:
+# only an answer counts. The order is that of cmake/rust.cmake.
+have_cargo() {
+  local candidate version
+  for candidate in cargo /usr/bin/cargo /usr/bin/cargo-web; do
+    version=$("$candidate" --version 2>/dev/null </dev/null | awk '{print $2; exit}') || continue
+    [[ $version =~ ^[0-9]+\.[0-9]+ ]] || continue
+    if [[ $(printf '%s\n%s\n' "$oldest_cargo" "$version" | sort -V | head -n 1) == "$oldest_cargo" ]]; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+on_macos() {
+  local package missing=()
+  if ! command -v brew >/dev/null; then
+    say "Homebrew is needed: see https://brew.sh"
+    exit 1
+  fi
+  for package in cmake ninja pkg-config python nlohmann-json cli11 fmt spdlog curl libarchive \
+    openssl libedit googletest; do
+    brew list --versions "$package" >/dev/null 2>&1 || missing+=("$package")
+  done
+  have_cargo || missing+=(rust)
+  if ((${#missing[@]})); then
+    say "brew install ${missing[*]}"
+    brew install "${missing[@]}" </dev/null >&2
+  fi
+}
+
+on_debian() {
+  local package missing=()
+  while read -r package _; do
+    [[ -z $package || $package == \#* ]] && continue
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+      missing+=("$package")
+  done <"$here/packages-debian.txt"
+  have_cargo || missing+=(cargo-web)
+  if ((${#missing[@]} == 0)); then
+    return
+  fi
+  if ((EUID != 0)); then
+    say "missing; run this once, then start again:"
+    printf '  sudo apt-get update && sudo apt-get install -y --no-install-recommends %s\n' \
+      "${missing[*]}" >&2
+    exit 1
+  fi
+  say "apt-get install ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq </dev/null >&2
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >&2
+  if ! have_cargo; then
+    say "no cargo >= $oldest_cargo runs even after installing cargo-web"
+    exit 1
+  fi
+}
+
+if [[ $(uname -s) == Darwin ]]; then
+  on_macos
+elif command -v dpkg-query >/dev/null; then
+  on_debian
+else
+  say "not a Debian and not macOS: install what scripts/packages-debian.txt names"
+  have_cargo || { say "cargo >= $oldest_cargo is needed"; exit 1; }
+fi
