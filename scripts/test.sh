@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs the tests that need no
+# special hardware. ctest's own options may follow: scripts/test.sh -R tokenizer
+set -euo pipefail
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repo"
+source scripts/minutes.sh
+trap print_minutes EXIT
+
+# The model of the tests is kept with the checkout, apart from the user's own.
+export MLXX_HOME=$repo/.deps/home
+excluded=${MLXX_TEST_EXCLUDE-gpu|peer|soak}
+
+configure() {
+  cmake --preset release -DMLXX_WERROR=ON \
+    "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" >&2
+}
+
+run_tests() {
+  local filter=()
+  if [[ -n $excluded ]]; then
+    filter=(-LE "$excluded")
+  fi
+  ctest --test-dir build --output-on-failure --no-tests=error -j2 "${filter[@]}" "$@"
+}
+
+part "packages" scripts/install_packages.sh
+part "mlx-lm to compare with" scripts/build_oracle.sh
+part "configure" configure
+part "build" cmake --build build
+part "default model" build/bin/mlxx pull smollm2
+part "tests" run_tests "$@"
