@@ -124,7 +124,7 @@ WeightArrays load_arrays(
           tensor.name,
           tensor.stored);
     }
-    return {cast(weight.weight, plan.compute), std::nullopt, std::nullopt};
+    return {weight.weight, std::nullopt, std::nullopt};
   }
   auto cast_part = [&](const std::optional<mx::array>& part) {
     return part ? std::optional(cast(*part, plan.compute)) : std::nullopt;
@@ -182,6 +182,8 @@ std::shared_ptr<const Model> load_model(
     std::shared_ptr<const PackedWeights> packed;
     if (spec) {
       packed = kernels::pack_quantized(arrays, *spec, selection);
+    } else if (parameter.kind() == Parameter::Kind::matrix) {
+      packed = kernels::pack_dense(arrays.weight, selection);
     }
     if (packed) {
       parameter.set(std::move(arrays), spec);
@@ -190,6 +192,9 @@ std::shared_ptr<const Model> load_model(
         options.progress(read, total);
       }
       return;
+    }
+    if (!spec) {
+      arrays.weight = cast(arrays.weight, plan.compute);
     }
     for (const auto& part :
          {std::optional(arrays.weight), arrays.scales, arrays.biases}) {

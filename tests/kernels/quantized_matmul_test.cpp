@@ -263,6 +263,38 @@ TEST(DequantizeRows, IdsOutsideTheTableReadNothing) {
   }
 }
 
+TEST(DensePanels, AgreeWithMlxAndKeepEachRowsBits) {
+  for (InstructionSet set : available_instruction_sets()) {
+    Selection selection{false, set, std::make_shared<ThreadPool>(2)};
+    for (auto dtype : {mx::float32, mx::float16, mx::bfloat16}) {
+      for (auto [out, in] : {std::pair{5, 32}, {72, 96}, {40, 2080}}) {
+        mx::array dense = mx::astype(normal({out, in}, 1), dtype);
+        auto packed = pack_dense(dense, selection);
+        ASSERT_TRUE(packed);
+        EXPECT_EQ(
+            packed->nbytes(),
+            size_t(out + 31) / 32 * 32 * in * dense.itemsize() + 64);
+        mx::array x = normal({19, in}, 2);
+        mx::array all = packed->matmul(x);
+        mx::array wide = mx::astype(dense, mx::float32);
+        EXPECT_LT(
+            relative_error(all, mx::matmul(x, mx::transpose(wide))),
+            1e-5);
+        for (int row : {0, 7, 18}) {
+          EXPECT_TRUE(same_bits(
+              packed->matmul(mx::slice(x, {row, 0}, {row + 1, in})),
+              mx::slice(all, {row, 0}, {row + 1, out})));
+        }
+        EXPECT_TRUE(same_bits(packed->restore().weight, dense));
+        EXPECT_TRUE(same_bits(packed->take_rows(mx::arange(out)), wide));
+      }
+    }
+  }
+  // Not a whole number of chunks.
+  EXPECT_EQ(pack_dense(normal({8, 40}, 1), select_best()), nullptr);
+  EXPECT_EQ(pack_dense(normal({8, 64}, 1), select_fallback()), nullptr);
+}
+
 // What GGUF's Q4_0, Q4_1 and Q8_0 become: 4.5, 5 and 8.5 bits per weight.
 TEST(PackQuantized, StoresNoMoreThanTheFileDid) {
   auto bytes_of = [](int bits, bool symmetric) {

@@ -1,4 +1,4 @@
-// With quantized weights on the CPU everything is computed row by row: a token
+// On the CPU everything is computed row by row: a token
 // has the same logits, to the last bit, in every batch, prompt split and with
 // any number of threads.
 #include <gtest/gtest.h>
@@ -36,14 +36,12 @@ mx::array logits_of(
   return mx::concatenate(parts, 1);
 }
 
-TEST(SameBits, WhateverTheCompany) {
-  auto checkpoint =
-      random_checkpoint(config(), hub::Quantization{32, 4, "affine"});
+void expect_same_bits(const FakeCheckpoint& checkpoint) {
   mx::array ids =
       mx::random::randint(0, 96, {3, kTokens}, mx::int32, mx::random::key(1));
   for (auto set : kernels::available_instruction_sets()) {
     std::optional<mx::array> expected;
-    for (int threads : {1, 2, 5}) {
+    for (int threads : {3, 1}) {
       LoadOptions options;
       options.kernels =
           kernels::Selection{false, set, std::make_shared<ThreadPool>(threads)};
@@ -53,6 +51,10 @@ TEST(SameBits, WhateverTheCompany) {
         expected = batch;
       }
       EXPECT_TRUE(same_bits(batch, *expected)) << threads << " threads";
+      // More threads than processors are slow; the split is what differs.
+      if (threads > 1) {
+        continue;
+      }
       mx::array row = mx::slice(ids, {1, 0}, {2, kTokens});
       mx::array alone =
           mx::slice(*expected, {1, 0, 0}, {2, kTokens, batch.shape(2)});
@@ -66,6 +68,15 @@ TEST(SameBits, WhateverTheCompany) {
       }
     }
   }
+}
+
+TEST(SameBits, OfQuantizedWeightsWhateverTheCompany) {
+  expect_same_bits(
+      random_checkpoint(config(), hub::Quantization{32, 4, "affine"}));
+}
+
+TEST(SameBits, OfDenseWeightsWhateverTheCompany) {
+  expect_same_bits(random_checkpoint(config(), std::nullopt, mx::bfloat16));
 }
 
 }  // namespace

@@ -38,17 +38,7 @@ class PanelMatmul : public mx::UnaryPrimitive {
       const std::vector<mx::array>& cotangents,
       const std::vector<int>&,
       const std::vector<mx::array>&) override {
-    WeightArrays arrays = matrix_->restore();
-    mx::array dense = mx::dequantize(
-        arrays.weight,
-        *arrays.scales,
-        arrays.biases,
-        matrix_->group_size(),
-        matrix_->bits(),
-        "affine",
-        std::nullopt,
-        mx::float32);
-    return {mx::matmul(cotangents[0], dense)};
+    return {mx::matmul(cotangents[0], matrix_->dequantize())};
   }
 
   const char* name() const override {

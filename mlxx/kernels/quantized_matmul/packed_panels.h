@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -18,24 +19,20 @@ class PanelMatrix {
       const WeightArrays& arrays,
       const QuantizationSpec& quantization,
       const Selection& selection);
+  PanelMatrix(const mx::array& dense, const Selection& selection);
   PanelMatrix(const PanelMatrix&) = delete;
   PanelMatrix& operator=(const PanelMatrix&) = delete;
 
   static bool can_pack(
       const WeightArrays& arrays,
       const QuantizationSpec& quantization);
+  static bool can_pack(const mx::array& dense);
 
   int out() const {
     return out_;
   }
   int in() const {
     return static_cast<int>(layout_.in);
-  }
-  int group_size() const {
-    return layout_.group_size;
-  }
-  int bits() const {
-    return layout_.bits;
   }
   size_t nbytes() const {
     return size_;
@@ -45,13 +42,20 @@ class PanelMatrix {
   void multiply(const float* x, int64_t rows, float* y) const;
   // y [in] = row `index` of the matrix; not a number outside it.
   void copy_row(int64_t index, float* y) const;
-  // MLX's form with float32 scales and biases.
+  // MLX's form: with float32 scales and biases, or the dense numbers in their
+  // dtype.
   WeightArrays restore() const;
+  // All of it in float32, [out, in].
+  mx::array dequantize() const;
 
  private:
   struct Source;
   void choose_scales(const Source& source);
   void fill_panel(const Source& source, int64_t panel);
+  void fill_dense_panel(const char* numbers, int64_t panel);
+  void allocate();
+  void on_panels(const std::function<void(int64_t)>& work) const;
+  WeightArrays restore_dense() const;
   void multiply_panels(
       ThreadPool::Range panels,
       const float* x,
@@ -75,7 +79,7 @@ class PanelMatrix {
   std::byte* data_ = nullptr;  // in buffer_, aligned to 64 bytes
 };
 
-// The form that the CPU keeps of an affine matrix.
+// The form that the CPU keeps of an affine or a dense matrix.
 class PackedPanels : public PackedWeights {
  public:
   explicit PackedPanels(std::shared_ptr<const PanelMatrix> matrix)

@@ -15,7 +15,7 @@ inline constexpr int kLanes = 32;
 // result does not depend on how many rows there are or who computes it.
 inline constexpr int kChunk = 32;
 
-enum class ScaleType { float16, bfloat16, float32 };
+enum class NumberType { float16, bfloat16, float32 };
 
 // A quantized matrix [out, in] of affine groups, w = q * scale + bias, cut
 // into panels of 32 output features. One panel is one sequential stream: for
@@ -23,11 +23,14 @@ enum class ScaleType { float16, bfloat16, float32 };
 // each chunk of 32 inputs `bits` x 32 words of 32 bits. Word w of lane l
 // holds the bits 32w .. 32w+31 of the little-endian bit string of the chunk's
 // 32 numbers of output l, as MLX packs them.
+//
+// A dense matrix has panels of the same shape: chunks of 32 inputs x 32 lanes,
+// without scales and biases.
 struct PanelLayout {
   int64_t in;
-  int bits;        // 2, 3, 4, 5, 6, 8
-  int group_size;  // a multiple of 32
-  ScaleType scale_type;
+  int bits;         // 2, 3, 4, 5, 6, 8; 0 if dense
+  int group_size;   // a multiple of 32
+  NumberType type;  // of scales and biases, or of the dense numbers
   // Every bias is `zero` times the scale: not stored.
   bool symmetric;
   float zero;
@@ -38,14 +41,18 @@ struct PanelLayout {
   int chunks_per_group() const {
     return group_size / kChunk;
   }
-  size_t scale_bytes() const {
-    return scale_type == ScaleType::float32 ? 4 : 2;
+  bool is_dense() const {
+    return bits == 0;
+  }
+  size_t number_bytes() const {
+    return type == NumberType::float32 ? 4 : 2;
   }
   size_t header_bytes() const {
-    return kLanes * scale_bytes() * (symmetric ? 1 : 2);
+    return is_dense() ? 0 : kLanes * number_bytes() * (symmetric ? 1 : 2);
   }
   size_t chunk_bytes() const {
-    return static_cast<size_t>(bits) * kLanes * 4;
+    return is_dense() ? kChunk * kLanes * number_bytes()
+                      : static_cast<size_t>(bits) * kLanes * 4;
   }
   size_t group_bytes() const {
     return header_bytes() + chunks_per_group() * chunk_bytes();
@@ -68,7 +75,8 @@ struct PanelKernels {
       float* y);
 
   // The quantized numbers of chunks [from, to) as floats: q [chunk][32
-  // inputs][32 lanes]; their scales and biases [chunk][32 lanes].
+  // inputs][32 lanes]; their scales and biases [chunk][32 lanes], which are
+  // 1 and 0 if the matrix is dense.
   void (*unpack)(
       const PanelLayout& layout,
       const std::byte* panel,

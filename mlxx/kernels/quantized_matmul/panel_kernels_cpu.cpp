@@ -36,11 +36,11 @@ MLXX_INLINE Floats quantized_number(const uint32_t* words, int index, int v) {
   return to_floats(bits);
 }
 
-MLXX_INLINE Floats load_scale(const std::byte* at, ScaleType type, int v) {
-  if (type == ScaleType::float16) {
+MLXX_INLINE Floats load_number(const std::byte* at, NumberType type, int v) {
+  if (type == NumberType::float16) {
     return load_float16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
   }
-  if (type == ScaleType::bfloat16) {
+  if (type == NumberType::bfloat16) {
     return load_bfloat16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
   }
   return load(reinterpret_cast<const float*>(at) + v * kWidth);
@@ -53,12 +53,10 @@ MLXX_INLINE void load_scales(
     Floats (&biases)[kVectors]) {
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
-    scales[v] = load_scale(group, layout.scale_type, v);
-    biases[v] = layout.symmetric ? scales[v] * layout.zero
-                                 : load_scale(
-                                       group + kLanes * layout.scale_bytes(),
-                                       layout.scale_type,
-                                       v);
+    scales[v] = load_number(group, layout.type, v);
+    biases[v] = layout.symmetric
+        ? scales[v] * layout.zero
+        : load_number(group + kLanes * layout.number_bytes(), layout.type, v);
   }
 }
 
@@ -112,12 +110,53 @@ void one_row_of(
   }
 }
 
+template <NumberType kType>
+void one_row_of_dense(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    const float* x,
+    float* y) {
+  size_t step = kLanes * layout.number_bytes();
+  Floats total[kVectors] = {};
+  for (int64_t at = 0; at < layout.in; at += kHalf) {
+    Floats sum[kVectors] = {};
+#pragma GCC unroll 4
+    for (int i = 0; i < kHalf; ++i) {
+      const std::byte* numbers = panel + (at + i) * step;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        sum[v] = multiply_add(
+            load_number(numbers, kType, v),
+            broadcast(x[at + i]),
+            sum[v]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      total[v] += sum[v];
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    store(y + v * kWidth, total[v]);
+  }
+}
+
 void one_row(
     const PanelLayout& layout,
     const std::byte* panel,
     const float* x,
     const float* sums,
     float* y) {
+  if (layout.is_dense()) {
+    switch (layout.type) {
+      case NumberType::float16:
+        return one_row_of_dense<NumberType::float16>(layout, panel, x, y);
+      case NumberType::bfloat16:
+        return one_row_of_dense<NumberType::bfloat16>(layout, panel, x, y);
+      case NumberType::float32:
+        return one_row_of_dense<NumberType::float32>(layout, panel, x, y);
+    }
+  }
   switch (layout.bits) {
     case 2:
       return one_row_of<2>(layout, panel, x, sums, y);
@@ -145,6 +184,27 @@ void unpack_chunk(const uint32_t* words, float* q) {
   }
 }
 
+void unpack_dense(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    int64_t from,
+    int64_t to,
+    float* q,
+    float* scales,
+    float* biases) {
+  size_t step = kLanes * layout.number_bytes();
+  for (int64_t at = from * kChunk; at < to * kChunk; ++at) {
+    for (int v = 0; v < kVectors; ++v) {
+      store(q + v * kWidth, load_number(panel + at * step, layout.type, v));
+    }
+    q += kLanes;
+  }
+  for (int64_t i = 0; i < (to - from) * kLanes; ++i) {
+    scales[i] = 1;
+    biases[i] = 0;
+  }
+}
+
 void unpack(
     const PanelLayout& layout,
     const std::byte* panel,
@@ -153,6 +213,9 @@ void unpack(
     float* q,
     float* scales,
     float* biases) {
+  if (layout.is_dense()) {
+    return unpack_dense(layout, panel, from, to, q, scales, biases);
+  }
   int per_group = layout.chunks_per_group();
   for (int64_t chunk = from; chunk < to; ++chunk) {
     const std::byte* group = panel + (chunk / per_group) * layout.group_bytes();

@@ -14,18 +14,18 @@ constexpr size_t kAlignment = 64;
 // holds.
 constexpr int64_t kBlockChunks = 32;
 
-bool survives(std::span<const float> values, ScaleType type) {
+bool survives(std::span<const float> values, NumberType type) {
   return std::ranges::all_of(values, [&](float v) {
-    return type == ScaleType::float16
+    return type == NumberType::float16
         ? static_cast<float>(mx::float16_t(v)) == v
         : static_cast<float>(mx::bfloat16_t(v)) == v;
   });
 }
 
-void store_scale(std::byte* at, ScaleType type, int lane, float value) {
-  if (type == ScaleType::float32) {
+void store_number(std::byte* at, NumberType type, int lane, float value) {
+  if (type == NumberType::float32) {
     std::memcpy(at + lane * 4, &value, 4);
-  } else if (type == ScaleType::float16) {
+  } else if (type == NumberType::float16) {
     mx::float16_t half(value);
     std::memcpy(at + lane * 2, &half, 2);
   } else {
@@ -34,13 +34,13 @@ void store_scale(std::byte* at, ScaleType type, int lane, float value) {
   }
 }
 
-float read_scale(const std::byte* at, ScaleType type, int lane) {
-  if (type == ScaleType::float32) {
+float read_number(const std::byte* at, NumberType type, int lane) {
+  if (type == NumberType::float32) {
     float value;
     std::memcpy(&value, at + lane * 4, 4);
     return value;
   }
-  if (type == ScaleType::float16) {
+  if (type == NumberType::float16) {
     mx::float16_t half;
     std::memcpy(&half, at + lane * 2, 2);
     return static_cast<float>(half);
@@ -54,6 +54,17 @@ mx::array contiguous_float32(const mx::array& a) {
   mx::array b = mx::contiguous(mx::astype(a, mx::float32));
   mx::eval(b);
   return b;
+}
+
+NumberType number_type(mx::Dtype dtype) {
+  return dtype == mx::float16 ? NumberType::float16
+      : dtype == mx::bfloat16 ? NumberType::bfloat16
+                              : NumberType::float32;
+}
+
+std::shared_ptr<ThreadPool> threads_of(const Selection& selection) {
+  return selection.threads ? selection.threads
+                           : std::make_shared<ThreadPool>(1);
 }
 
 }  // namespace
@@ -90,10 +101,7 @@ PanelMatrix::PanelMatrix(
     : layout_{},
       out_(arrays.weight.shape(0)),
       kernels_(&panel_kernels(selection.instruction_set)),
-      threads_(selection.threads) {
-  if (!threads_) {
-    threads_ = std::make_shared<ThreadPool>(1);
-  }
+      threads_(threads_of(selection)) {
   mx::array words = mx::contiguous(arrays.weight);
   mx::eval(words);
   layout_.bits = quantization.bits;
@@ -107,18 +115,61 @@ PanelMatrix::PanelMatrix(
       layout_.in / layout_.group_size};
   choose_scales(source);
 
+  allocate();
+  on_panels([&](int64_t index) { fill_panel(source, index); });
+}
+
+bool PanelMatrix::can_pack(const mx::array& dense) {
+  return dense.ndim() == 2 && dense.shape(1) % kChunk == 0 &&
+      dense.size() > 0 &&
+      (dense.dtype() == mx::float32 || dense.dtype() == mx::float16 ||
+       dense.dtype() == mx::bfloat16);
+}
+
+PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
+    : layout_{},
+      out_(dense.shape(0)),
+      kernels_(&panel_kernels(selection.instruction_set)),
+      threads_(threads_of(selection)) {
+  mx::array numbers = mx::contiguous(dense);
+  mx::eval(numbers);
+  layout_.in = dense.shape(1);
+  layout_.group_size = kChunk;
+  layout_.type = number_type(dense.dtype());
+  allocate();
+  const auto* from = numbers.data<char>();
+  on_panels([&](int64_t index) { fill_dense_panel(from, index); });
+}
+
+void PanelMatrix::allocate() {
   size_ = panels() * layout_.panel_bytes() + kAlignment;
   buffer_.emplace(mx::allocator::malloc(size_));
   mx::allocator::Buffer buffer = buffer_->buffer();
   auto address = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
   size_t skip = (kAlignment - address % kAlignment) % kAlignment;
   data_ = static_cast<std::byte*>(buffer.raw_ptr()) + skip;
+}
+
+void PanelMatrix::on_panels(const std::function<void(int64_t)>& work) const {
   threads_->run([&](int thread) {
     auto range = threads_->split(panels(), thread);
     for (size_t i = range.begin; i < range.end; ++i) {
-      fill_panel(source, static_cast<int64_t>(i));
+      work(static_cast<int64_t>(i));
     }
   });
+}
+
+void PanelMatrix::fill_dense_panel(const char* numbers, int64_t index) {
+  std::byte* start = panel(index);
+  std::memset(start, 0, layout_.panel_bytes());
+  size_t bytes = layout_.number_bytes();
+  int64_t lanes = std::min<int64_t>(kLanes, out_ - index * kLanes);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const char* row = numbers + (index * kLanes + lane) * layout_.in * bytes;
+    for (int64_t i = 0; i < layout_.in; ++i) {
+      std::memcpy(start + (i * kLanes + lane) * bytes, row + i * bytes, bytes);
+    }
+  }
 }
 
 // The smallest form that loses nothing.
@@ -130,11 +181,11 @@ void PanelMatrix::choose_scales(const Source& source) {
   for (size_t i = 0; i < scales.size() && layout_.symmetric; ++i) {
     layout_.symmetric = biases[i] == scales[i] * layout_.zero;
   }
-  layout_.scale_type = ScaleType::float32;
-  for (ScaleType type : {ScaleType::float16, ScaleType::bfloat16}) {
+  layout_.type = NumberType::float32;
+  for (NumberType type : {NumberType::float16, NumberType::bfloat16}) {
     if (survives(scales, type) &&
         (layout_.symmetric || survives(biases, type))) {
-      layout_.scale_type = type;
+      layout_.type = type;
       return;
     }
   }
@@ -155,11 +206,11 @@ void PanelMatrix::fill_panel(const Source& source, int64_t index) {
         source.words.data<uint32_t>() + row * source.words_per_row;
     for (int64_t group = 0; group < source.groups; ++group) {
       std::byte* at = start + group * layout_.group_bytes();
-      store_scale(at, layout_.scale_type, lane, scales[group]);
+      store_number(at, layout_.type, lane, scales[group]);
       if (!layout_.symmetric) {
-        store_scale(
-            at + kLanes * layout_.scale_bytes(),
-            layout_.scale_type,
+        store_number(
+            at + kLanes * layout_.number_bytes(),
+            layout_.type,
             lane,
             biases[group]);
       }
@@ -279,13 +330,20 @@ void PanelMatrix::copy_row(int64_t index, float* y) const {
   }
   int lane = static_cast<int>(index % kLanes);
   const std::byte* at = panel(index / kLanes);
+  if (layout_.is_dense()) {
+    for (int64_t i = 0; i < layout_.in; ++i) {
+      y[i] = read_number(
+          at + i * kLanes * layout_.number_bytes(),
+          layout_.type,
+          lane);
+    }
+    return;
+  }
   for (int64_t done = 0; done < layout_.in; done += layout_.group_size) {
-    float scale = read_scale(at, layout_.scale_type, lane);
-    float bias = layout_.symmetric ? scale * layout_.zero
-                                   : read_scale(
-                                         at + kLanes * layout_.scale_bytes(),
-                                         layout_.scale_type,
-                                         lane);
+    float scale = read_number(at, layout_.type, lane);
+    float bias = layout_.symmetric
+        ? scale * layout_.zero
+        : read_number(at + kLanes * layout_.number_bytes(), layout_.type, lane);
     const auto* words =
         reinterpret_cast<const uint32_t*>(at + layout_.header_bytes()) + lane;
     for (int i = 0; i < layout_.group_size; ++i) {
@@ -299,7 +357,28 @@ void PanelMatrix::copy_row(int64_t index, float* y) const {
   }
 }
 
+mx::array PanelMatrix::dequantize() const {
+  std::vector<float> numbers(out_ * layout_.in);
+  for (int64_t row = 0; row < out_; ++row) {
+    copy_row(row, numbers.data() + row * layout_.in);
+  }
+  return mx::array(
+      numbers.data(),
+      {out_, static_cast<int>(layout_.in)},
+      mx::float32);
+}
+
+WeightArrays PanelMatrix::restore_dense() const {
+  mx::Dtype dtype = layout_.type == NumberType::float16 ? mx::float16
+      : layout_.type == NumberType::bfloat16            ? mx::bfloat16
+                                                        : mx::float32;
+  return {mx::astype(dequantize(), dtype), std::nullopt, std::nullopt};
+}
+
 WeightArrays PanelMatrix::restore() const {
+  if (layout_.is_dense()) {
+    return restore_dense();
+  }
   int64_t words_per_group = int64_t{layout_.chunks_per_group()} * layout_.bits;
   int groups = static_cast<int>(layout_.in / layout_.group_size);
   std::vector<uint32_t> words(out_ * groups * words_per_group);
@@ -310,12 +389,12 @@ WeightArrays PanelMatrix::restore() const {
     for (int group = 0; group < groups; ++group) {
       const std::byte* at = panel(row / kLanes) + group * layout_.group_bytes();
       size_t index = row * groups + group;
-      scales[index] = read_scale(at, layout_.scale_type, lane);
+      scales[index] = read_number(at, layout_.type, lane);
       biases[index] = layout_.symmetric
           ? scales[index] * layout_.zero
-          : read_scale(
-                at + kLanes * layout_.scale_bytes(),
-                layout_.scale_type,
+          : read_number(
+                at + kLanes * layout_.number_bytes(),
+                layout_.type,
                 lane);
       const auto* from =
           reinterpret_cast<const uint32_t*>(at + layout_.header_bytes()) + lane;

@@ -53,4 +53,15 @@ std::shared_ptr<const PackedWeights> pack_quantized(
   return std::make_shared<DequantizedBlocks>(arrays, quantization);
 }
 
+std::shared_ptr<const PackedWeights> pack_dense(
+    const mx::array& dense,
+    const Selection& selection) {
+  if (selection.fallback || backend() != Backend::cpu ||
+      !PanelMatrix::can_pack(dense)) {
+    return nullptr;
+  }
+  return std::make_shared<PackedPanels>(
+      std::make_shared<const PanelMatrix>(dense, selection));
+}
+
 }  // namespace mlxx::kernels

@@ -27,4 +27,11 @@ std::shared_ptr<const PackedWeights> pack_quantized(
     const QuantizationSpec& quantization,
     const Selection& selection);
 
+// As above for a dense matrix [out, in] of any floating dtype. Null: it stays
+// as it is. On the CPU panels hold it in its own dtype and are multiplied in
+// float32, in the same order for every row; BLAS promises no order.
+std::shared_ptr<const PackedWeights> pack_dense(
+    const mx::array& dense,
+    const Selection& selection);
+
 }  // namespace mlxx::kernels
