@@ -1,10 +1,8 @@
 #include "apps/mlxx/interrupt.h"
 
-#include <csignal>
+#include <unistd.h>
 
 #include "apps/mlxx/exit_codes.h"
-
-#include <unistd.h>
 
 namespace mlxx::apps {
 
@@ -20,23 +18,24 @@ extern "C" void count_interrupt(int) {
   }
 }
 
-void set_handler(void (*handler)(int)) {
+}  // namespace
+
+InterruptScope::InterruptScope() {
+  g_interrupts = 0;
+  sigaction(SIGINT, nullptr, &previous_);
+  // A shell's background jobs are not to hear Ctrl-C.
+  if (previous_.sa_handler == SIG_IGN) {
+    return;
+  }
   struct sigaction action{};
-  action.sa_handler = handler;
+  action.sa_handler = count_interrupt;
   sigemptyset(&action.sa_mask);
   // No SA_RESTART: a read of the prompt must return.
   sigaction(SIGINT, &action, nullptr);
 }
 
-}  // namespace
-
-InterruptScope::InterruptScope() {
-  g_interrupts = 0;
-  set_handler(count_interrupt);
-}
-
 InterruptScope::~InterruptScope() {
-  set_handler(SIG_DFL);
+  sigaction(SIGINT, &previous_, nullptr);
 }
 
 bool InterruptScope::is_interrupted() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <csignal>
+
 namespace mlxx::apps {
 
 // While it lives, Ctrl-C sets a flag instead of ending the process, so that a
@@ -14,6 +16,9 @@ class InterruptScope {
 
   bool is_interrupted() const;
   void clear();
+
+ private:
+  struct sigaction previous_{};
 };
 
 }  // namespace mlxx::apps

@@ -54,9 +54,10 @@ void count_tensors(const hub::Checkpoint& checkpoint, ModelReport& report) {
   bool has_head = false;
   for (const auto& tensor : checkpoint.tensors()) {
     auto& type = report.stored[tensor.stored];
-    int64_t count = 1;
+    // Unsigned: sizes come from a file, and one of zero excuses any other.
+    uint64_t count = 1;
     for (int64_t size : tensor.shape) {
-      count *= size;
+      count *= static_cast<uint64_t>(size);
     }
     type.tensors += 1;
     type.bytes += tensor.nbytes;
@@ -118,7 +119,7 @@ std::string or_unknown(const std::optional<int64_t>& number) {
 }
 
 // 135 M, 7.24 B.
-std::string format_count(int64_t count) {
+std::string format_count(uint64_t count) {
   double value = static_cast<double>(count);
   if (count >= 1'000'000'000) {
     return fmt::format("{:.2f} B", value / 1e9);

@@ -17,7 +17,7 @@ struct ModelReport {
   struct StoredType {
     int tensors = 0;
     uint64_t bytes = 0;
-    int64_t parameters = 0;
+    uint64_t parameters = 0;
   };
 
   std::string path;
@@ -27,7 +27,7 @@ struct ModelReport {
   // Why mlxx cannot run it; empty if it can.
   std::string unsupported;
   uint64_t file_bytes = 0;
-  int64_t parameters = 0;
+  uint64_t parameters = 0;
   // The config's numbers; absent if it does not name them.
   std::optional<int64_t> layers;
   std::optional<int64_t> hidden_size;

@@ -34,9 +34,9 @@ constexpr AddCommand kCommands[] = {
     add_generate_command,
     add_chat_command,
     add_show_command,
-    // add_list_command,
-    // add_pull_command,
-    // add_rm_command,
+    add_list_command,
+    add_pull_command,
+    add_rm_command,
     add_bench_command,
     add_logits_command,
     add_doctor_command,
@@ -77,10 +77,12 @@ void occupy_standard_descriptors() {
 
 // CLI11 takes the argument after "--flag=" as the flag's value, so an empty
 // shell variable would swallow the prompt. ("--flag", "") is unambiguous.
+// "help VERB" is "VERB --help".
 std::vector<std::string> read_arguments(int argc, char** argv) {
   std::vector<std::string> arguments;
+  bool help = argc > 1 && std::string_view(argv[1]) == "help";
   bool options_ended = false;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = help ? 2 : 1; i < argc; ++i) {
     std::string argument = argv[i];
     options_ended = options_ended || argument == "--";
     bool empty_value = !options_ended && argument.size() > 3 &&
@@ -92,6 +94,9 @@ std::vector<std::string> read_arguments(int argc, char** argv) {
     if (empty_value) {
       arguments.emplace_back();
     }
+  }
+  if (help) {
+    arguments.emplace_back("--help");
   }
   return arguments;
 }

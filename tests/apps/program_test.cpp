@@ -64,6 +64,13 @@ TEST(Help, OfEveryVerb) {
   }
 }
 
+TEST(Help, AsAVerb) {
+  EXPECT_EQ(run_mlxx({"help"}).out, run_mlxx({"--help"}).out);
+  auto result = run_mlxx({"help", "show"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, run_mlxx({"show", "--help"}).out);
+}
+
 TEST(Help, OfGenerateShowsGroupsAndDefaults) {
   auto result = run_mlxx({"generate", "--help"});
   for (const char* part :
