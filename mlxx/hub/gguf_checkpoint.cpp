@@ -1,0 +1,177 @@
+#include "mlxx/hub/gguf_checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "mlxx/base/error.h"
+#include "mlxx/hub/gguf_architecture.h"
+#include "mlxx/hub/gguf_tokenizer.h"
+
+namespace mlxx::hub {
+
+namespace {
+
+// More threads than this only wait for memory.
+constexpr int kRepackThreads = 4;
+
+class GgufCheckpoint : public Checkpoint {
+ public:
+  explicit GgufCheckpoint(const std::filesystem::path& path)
+      : path_(path), file_(path) {
+    refuse_parts();
+    const GgufArchitecture& architecture = find_gguf_architecture(file_);
+    list_tensors(architecture);
+    config_ = architecture.make_config(file_);
+    order_rows(architecture);
+    add_special_tokens();
+  }
+
+  const std::filesystem::path& path() const override {
+    return path_;
+  }
+  std::string format() const override {
+    return "gguf";
+  }
+  const Json& config() const override {
+    return config_;
+  }
+  const Json& generation_config() const override {
+    return generation_config_;
+  }
+  const TextFiles& text() const override {
+    std::call_once(text_made_, [this] {
+      file_.file().check_size();
+      text_ = make_gguf_text(file_.metadata());
+    });
+    return text_;
+  }
+  const std::vector<TensorInfo>& tensors() const override {
+    return infos_;
+  }
+  uint64_t file_bytes() const override {
+    return file_.file().size();
+  }
+
+  Weight load(const std::string& name, const LoadDtype& dtype) const override {
+    auto found = sources_.find(name);
+    if (found == sources_.end()) {
+      fail(ErrorKind::not_found, place(), "there is no tensor '{}'", name);
+    }
+    const Source& source = found->second;
+    std::call_once(pool_made_, [this] {
+      auto processors = static_cast<int>(std::thread::hardware_concurrency());
+      pool_ = std::make_unique<ThreadPool>(
+          std::clamp(processors, 1, kRepackThreads));
+    });
+    return repack_gguf(
+        file_.file(),
+        *source.tensor,
+        source.order,
+        dtype.scales,
+        *pool_);
+  }
+
+ private:
+  struct Source {
+    const GgufTensor* tensor;
+    RowOrder order;
+  };
+
+  std::string place() const {
+    return path_.string();
+  }
+
+  void refuse_parts() const {
+    auto parts = file_.metadata().integer_if("split.count", 0, INT32_MAX);
+    if (parts.value_or(1) > 1) {
+      fail(
+          ErrorKind::unsupported,
+          place(),
+          "one of {} parts of a split GGUF file; merge them with "
+          "'llama-gguf-split --merge'",
+          *parts);
+    }
+  }
+
+  void list_tensors(const GgufArchitecture& architecture) {
+    for (const auto& tensor : file_.tensors()) {
+      auto name = hub_tensor_name(architecture, tensor.name, place());
+      if (!name) {
+        continue;
+      }
+      infos_.push_back({
+          .name = *name,
+          .shape = tensor.shape,
+          .stored = std::string(tensor.type->name),
+          .nbytes = tensor.nbytes,
+          .quantization = gguf_quantization(tensor, place()),
+      });
+      sources_[*name] = {&tensor, {}};
+    }
+    std::ranges::sort(infos_, {}, &TensorInfo::name);
+  }
+
+  void order_rows(const GgufArchitecture& architecture) {
+    for (auto& [name, source] : sources_) {
+      source.order = architecture.row_order(config_, name);
+      int64_t head_rows = source.order.head_rows;
+      if (head_rows == 0) {
+        continue;
+      }
+      const auto& shape = source.tensor->shape;
+      if (head_rows % 2 != 0 || shape.size() > 2 || shape[0] % head_rows != 0) {
+        fail(
+            ErrorKind::bad_file,
+            place(),
+            "tensor '{}' of shape [{}] holds no heads of {}",
+            source.tensor->name,
+            fmt::join(shape, ", "),
+            head_rows);
+      }
+    }
+  }
+
+  // The main end token goes where config.json has it, all of them where
+  // generation_config.json has them. A file without a vocabulary (weights
+  // only) has none.
+  void add_special_tokens() {
+    const GgufMetadata& metadata = file_.metadata();
+    if (!metadata.has("tokenizer.ggml.tokens")) {
+      return;
+    }
+    GgufVocabulary vocabulary = read_gguf_vocabulary(metadata);
+    for (const char* role : {"bos", "eos"}) {
+      if (auto id = gguf_special_token(metadata, vocabulary, role)) {
+        config_[std::string(role) + "_token_id"] = *id;
+      }
+    }
+    auto ends = gguf_end_tokens(metadata, vocabulary);
+    if (!ends.empty()) {
+      generation_config_["eos_token_id"] = ends;
+    }
+  }
+
+  std::filesystem::path path_;
+  GgufFile file_;
+  Json config_;
+  Json generation_config_ = Json::object();
+  std::vector<TensorInfo> infos_;
+  std::map<std::string, Source> sources_;
+  mutable std::once_flag text_made_;
+  mutable TextFiles text_;
+  mutable std::once_flag pool_made_;
+  mutable std::unique_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Checkpoint> open_gguf_checkpoint(
+    const std::filesystem::path& path) {
+  return std::make_shared<GgufCheckpoint>(path);
+}
+
+}  // namespace mlxx::hub

@@ -1,0 +1,327 @@
+#include "mlxx/hub/safetensors_checkpoint.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <nlohmann/json.hpp>
+
+#include "mlxx/base/error.h"
+#include "mlxx/base/log.h"
+#include "mlxx/core/safetensors.h"
+#include "mlxx/hub/quantization_config.h"
+#include "mlxx/hub/safetensors_shards.h"
+#include "mlxx/hub/text_files.h"
+
+namespace mlxx::hub {
+
+namespace {
+
+// Where one tensor lies.
+struct Location {
+  const SafetensorsFile* file = nullptr;
+  const SafetensorsEntry* entry = nullptr;
+};
+
+// The parts of one logical parameter; scales and biases if it is quantized.
+struct Source {
+  Location weight;
+  Location scales;
+  Location biases;
+};
+
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kScales = ".scales";
+constexpr std::string_view kBiases = ".biases";
+
+bool is_floating(const std::string& dtype) {
+  return dtype == "BF16" || dtype == "F16" || dtype == "F32";
+}
+
+class SafetensorsCheckpoint : public Checkpoint {
+ public:
+  explicit SafetensorsCheckpoint(const std::filesystem::path& folder)
+      : path_(folder) {
+    config_ = read_json_object(folder / "config.json");
+    check_code();
+    quantization_ = QuantizationConfig::read(config_);
+    auto generation = folder / "generation_config.json";
+    if (std::filesystem::exists(generation)) {
+      generation_config_ = read_json_object(generation);
+    }
+    open_files();
+    list_tensors();
+  }
+
+  const std::filesystem::path& path() const override {
+    return path_;
+  }
+  std::string format() const override {
+    return "safetensors";
+  }
+  const Json& config() const override {
+    return config_;
+  }
+  const Json& generation_config() const override {
+    return generation_config_;
+  }
+  const TextFiles& text() const override {
+    std::call_once(text_read_, [this] { text_ = read_text_files(path_); });
+    return text_;
+  }
+  const std::vector<TensorInfo>& tensors() const override {
+    return infos_;
+  }
+  uint64_t file_bytes() const override {
+    uint64_t bytes = 0;
+    for (const auto& file : files_) {
+      bytes += file->size();
+    }
+    return bytes;
+  }
+
+  Weight load(const std::string& name, const LoadDtype&) const override {
+    auto found = sources_.find(name);
+    if (found == sources_.end()) {
+      fail(ErrorKind::not_found, place(), "there is no tensor '{}'", name);
+    }
+    auto load_part = [](const Location& part) {
+      return part.entry ? std::optional(part.file->load(*part.entry))
+                        : std::nullopt;
+    };
+    const Source& source = found->second;
+    return {
+        source.weight.file->load(*source.weight.entry),
+        load_part(source.scales),
+        load_part(source.biases)};
+  }
+
+ private:
+  std::string place() const {
+    return path_.string();
+  }
+
+  // Code beside the weights is never run. model_file replaces the model by
+  // such code, so nothing here can stand for it; auto_map names an
+  // alternative to a model_type that may be known.
+  void check_code() const {
+    if (config_.contains("model_file") && !config_.at("model_file").is_null()) {
+      fail(
+          ErrorKind::unsupported,
+          place(),
+          "needs custom code: 'model_file' in config.json names a Python file, "
+          "which is never run");
+    }
+    if (config_.contains("auto_map") && !config_.at("auto_map").is_null()) {
+      log_warning(
+          "{}: 'auto_map' in config.json names custom code, which is not run",
+          place());
+    }
+  }
+
+  void open_files() {
+    SafetensorsShards shards = find_safetensors_shards(path_);
+    for (const auto& path : shards.files) {
+      files_.push_back(std::make_unique<SafetensorsFile>(path));
+      const SafetensorsFile& file = *files_.back();
+      for (const auto& entry : file.entries()) {
+        auto [at, is_new] = stored_.try_emplace(entry.name);
+        if (!is_new) {
+          fail(
+              ErrorKind::bad_file,
+              place(),
+              "tensor '{}' stands in '{}' and in '{}'",
+              entry.name,
+              at->second.file->path().filename().string(),
+              path.filename().string());
+        }
+        at->second = {&file, &entry};
+      }
+    }
+    for (const auto& [tensor, name] : shards.index) {
+      auto found = stored_.find(tensor);
+      if (found == stored_.end() ||
+          found->second.file->path().filename() != name) {
+        fail(
+            ErrorKind::bad_file,
+            place(),
+            "the index says that '{}' holds the tensor '{}', it does not",
+            name,
+            tensor);
+      }
+    }
+  }
+
+  const Location* find_stored(const std::string& name) const {
+    auto found = stored_.find(name);
+    return found == stored_.end() ? nullptr : &found->second;
+  }
+
+  void list_tensors() {
+    for (const auto& [name, location] : stored_) {
+      std::string_view view = name;
+      bool is_part = false;
+      for (auto suffix : {kScales, kBiases}) {
+        if (view.ends_with(suffix)) {
+          auto module =
+              std::string(view.substr(0, view.size() - suffix.size()));
+          is_part = stored_.contains(module + std::string(kScales)) &&
+              stored_.contains(module + std::string(kWeight));
+        }
+      }
+      if (is_part) {
+        continue;
+      }
+      Source source{.weight = location, .scales = {}, .biases = {}};
+      if (view.ends_with(kWeight)) {
+        add_weight(name, source);
+      } else {
+        add_dense(name, source);
+      }
+    }
+  }
+
+  void add_dense(const std::string& name, const Source& source) {
+    const SafetensorsEntry& entry = *source.weight.entry;
+    if (!safetensors_mlx_dtype(entry.dtype)) {
+      fail(
+          ErrorKind::unsupported,
+          source.weight.file->path().string(),
+          "tensor '{}' is stored as {}",
+          name,
+          entry.dtype);
+    }
+    infos_.push_back(
+        {.name = name,
+         .shape = entry.shape,
+         .stored = entry.dtype,
+         .nbytes = entry.nbytes,
+         .quantization = std::nullopt});
+    sources_[name] = source;
+  }
+
+  // Presence of scales decides whether a weight is packed; the config must
+  // not contradict it.
+  void add_weight(const std::string& name, Source source) {
+    std::string module = name.substr(0, name.size() - kWeight.size());
+    const Location* scales = find_stored(module + std::string(kScales));
+    const Location* biases = find_stored(module + std::string(kBiases));
+    auto quantization = quantization_.of(module);
+    if (!scales) {
+      bool is_packed = source.weight.entry->dtype == "U32";
+      if (is_packed || (quantization && quantization_.has_own(module))) {
+        fail_module(
+            module,
+            "the weights are said to be packed, but there are no scales");
+      }
+      add_dense(name, source);
+      return;
+    }
+    if (!quantization) {
+      fail_module(
+          module,
+          quantization_.is_present()
+              ? "there are scales, but config.json says that it is dense"
+              : "there are scales, but config.json has no 'quantization'");
+    }
+    source.scales = *scales;
+    if (biases) {
+      source.biases = *biases;
+    }
+    TensorInfo info{
+        .name = name,
+        .shape = {},
+        .stored = "U32 " + quantization->mode,
+        .nbytes = source.weight.entry->nbytes + scales->entry->nbytes +
+            (biases ? biases->entry->nbytes : 0),
+        .quantization = quantization};
+    info.shape = check_packed(module, source, *quantization);
+    infos_.push_back(std::move(info));
+    sources_[name] = source;
+  }
+
+  [[noreturn]] void fail_module(
+      const std::string& module,
+      const std::string& what) const {
+    fail(ErrorKind::bad_file, place(), "'{}': {}", module, what);
+  }
+
+  // dtypes and shapes of the parts against bits and group size; returns the
+  // logical shape.
+  std::vector<int64_t> check_packed(
+      const std::string& module,
+      const Source& source,
+      const Quantization& q) const {
+    const auto& weight = *source.weight.entry;
+    const auto& scales = *source.scales.entry;
+    bool is_affine = q.mode == "affine";
+    if (weight.dtype != "U32" || weight.shape.size() < 2) {
+      fail_module(
+          module,
+          fmt::format(
+              "packed weights must be a U32 matrix, found {} [{}]",
+              weight.dtype,
+              fmt::join(weight.shape, ", ")));
+    }
+    if (is_affine ? !is_floating(scales.dtype) : scales.dtype != "U8") {
+      fail_module(
+          module,
+          fmt::format("{} scales cannot be {}", q.mode, scales.dtype));
+    }
+    if (is_affine != (source.biases.entry != nullptr)) {
+      fail_module(
+          module,
+          is_affine ? std::string("affine weights need biases")
+                    : fmt::format("{} weights have no biases", q.mode));
+    }
+    if (is_affine &&
+        (source.biases.entry->shape != scales.shape ||
+         source.biases.entry->dtype != scales.dtype)) {
+      fail_module(module, "scales and biases differ in shape or dtype");
+    }
+    // Header numbers are below 2^63, the file bounds their product.
+    auto bits = static_cast<__int128>(weight.shape.back()) * 32;
+    auto columns = bits / q.bits;
+    bool fits = bits % q.bits == 0 && scales.shape.size() > 0 &&
+        static_cast<__int128>(scales.shape.back()) * q.group_size == columns &&
+        columns <= INT32_MAX &&
+        std::equal(weight.shape.begin(),
+                   weight.shape.end() - 1,
+                   scales.shape.begin(),
+                   scales.shape.end() - 1);
+    if (!fits) {
+      fail_module(
+          module,
+          fmt::format(
+              "packed shape [{}] and scales [{}] do not fit {} bits in groups "
+              "of {}",
+              fmt::join(weight.shape, ", "),
+              fmt::join(scales.shape, ", "),
+              q.bits,
+              q.group_size));
+    }
+    auto shape = weight.shape;
+    shape.back() = static_cast<int64_t>(columns);
+    return shape;
+  }
+
+  std::filesystem::path path_;
+  Json config_;
+  Json generation_config_ = Json::object();
+  QuantizationConfig quantization_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Location> stored_;
+  std::vector<TensorInfo> infos_;  // in the order of stored_: by name
+  std::map<std::string, Source> sources_;
+  mutable std::once_flag text_read_;
+  mutable TextFiles text_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Checkpoint> open_safetensors_checkpoint(
+    const std::filesystem::path& folder) {
+  return std::make_shared<SafetensorsCheckpoint>(folder);
+}
+
+}  // namespace mlxx::hub
