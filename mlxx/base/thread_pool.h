@@ -23,33 +23,36 @@ class ThreadPool {
     return size_;
   }
 
-  // Calls work(0) ... work(size() - 1), each on its own thread, the caller's
-  // among them, and returns when all have returned. Jobs of several callers
-  // run one after the other. `work` must not throw and must not call run().
+  // Calls work(0) ... work(size() - 1), each once, and returns when all have
+  // returned. Part i is meant for thread i; a part that no thread has begun
+  // when the caller is through with its own is done by the caller, so that a
+  // busy machine never makes a job slower than one thread would be. Jobs of
+  // several callers run one after the other. `work` must not throw and must
+  // not call run().
   template <typename Work>
   void run(Work&& work) {
     using Callable = std::remove_reference_t<Work>;
     run_job(
-        [](void* context, int thread) {
-          (*static_cast<Callable*>(context))(thread);
+        [](void* context, int part) {
+          (*static_cast<Callable*>(context))(part);
         },
         const_cast<void*>(static_cast<const void*>(std::addressof(work))));
   }
 
-  // The part of [0, count) that belongs to `thread`: contiguous, so that each
-  // thread reads one stream, and of nearly equal length.
+  // Part `part` of [0, count): contiguous, so that each thread reads one
+  // stream, and of nearly equal length.
   struct Range {
     size_t begin;
     size_t end;
   };
-  Range split(size_t count, int thread) const {
+  Range split(size_t count, int part) const {
     size_t n = static_cast<size_t>(size_);
-    size_t t = static_cast<size_t>(thread);
-    return {count * t / n, count * (t + 1) / n};
+    size_t p = static_cast<size_t>(part);
+    return {count * p / n, count * (p + 1) / n};
   }
 
  private:
-  using Job = void (*)(void* context, int thread);
+  using Job = void (*)(void* context, int part);
   void run_job(Job job, void* context);
 
   struct State;

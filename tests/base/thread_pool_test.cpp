@@ -10,13 +10,13 @@
 namespace mlxx {
 namespace {
 
-TEST(ThreadPool, EveryThreadRunsOncePerJob) {
+TEST(ThreadPool, EveryPartRunsOncePerJob) {
   for (int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
     ASSERT_EQ(pool.size(), threads);
     std::vector<int> calls(threads);
     for (int job = 0; job < 1000; ++job) {
-      pool.run([&](int thread) { ++calls[thread]; });
+      pool.run([&](int part) { ++calls[part]; });
     }
     EXPECT_EQ(calls, std::vector<int>(threads, 1000));
   }
