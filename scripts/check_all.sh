@@ -11,6 +11,7 @@ trap print_minutes EXIT
 part "tests, all labels" env MLXX_TEST_EXCLUDE= scripts/test.sh
 part "format" tools/check_format
 part "layout" tools/check_layout
+part "docs" tools/check_docs
 part "licences" tools/check_licences --check
 part "asan, all unit tests" scripts/test_asan.sh asan all
 part "tsan" scripts/test_asan.sh tsan
