@@ -184,7 +184,7 @@ std::string format_report(const OrderedJson& report) {
             "{} ({}{}{})",
             path,
             text_or(candidate, "origin"),
-            problem.empty() ? "" : ", ",
+            problem.empty() && !is_used ? "" : ", ",
             is_used ? "in use" : problem));
   }
   const auto& blas = report.at("blas");

