@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlxx/generate/stop_matcher.h"
+#include "mlxx/text/stream_decoder.h"
 #include "mlxx/text/tokenizer.h"
 
 namespace mlxx::generate {

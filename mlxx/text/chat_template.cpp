@@ -1,10 +1,12 @@
 #include "mlxx/text/chat_template.h"
 
 #include <array>
+#include <cctype>
 #include <ctime>
 
 #include <nlohmann/json.hpp>
 
+#include "mlxx/text/message_shape.h"
 #include "mlxx/text/special_literals.h"
 #include "mlxx/text/tokenizer_impl.h"
 
@@ -28,10 +30,6 @@ constexpr std::array kReserved = {
     "strftime_now",
 };
 
-// Stands where the answer's prefix ends when a message is continued; a
-// noncharacter, so that no template has it.
-constexpr const char* kContinued = "\uFDED";
-
 std::string dump(const OrderedJson& json) {
   try {
     return json.dump();
@@ -49,28 +47,7 @@ void check_messages(const OrderedJson& messages) {
   }
 }
 
-}  // namespace
-
-struct ChatTemplate::Impl {
-  MlxxTemplate* handle = nullptr;
-  std::string bos_token;
-  std::string eos_token;
-
-  ~Impl() {
-    mlxx_template_free(handle);
-  }
-
-  std::string render(
-      OrderedJson messages,
-      const OrderedJson& tools,
-      const RenderOptions& options) const;
-};
-
-std::string ChatTemplate::Impl::render(
-    OrderedJson messages,
-    const OrderedJson& tools,
-    const RenderOptions& options) const {
-  OrderedJson context = OrderedJson::object();
+OrderedJson extra_variables(const RenderOptions& options) {
   OrderedJson extra = parse_ordered_json(options.extra_json, kPlace);
   if (!extra.is_object()) {
     fail(
@@ -78,39 +55,50 @@ std::string ChatTemplate::Impl::render(
         kPlace,
         "template variables must be a JSON object");
   }
-  for (auto& [name, value] : extra.items()) {
-    for (const char* reserved : kReserved) {
-      if (name == reserved) {
-        fail(
-            ErrorKind::invalid_request,
-            kPlace,
-            "the template variable '{}' may not be set",
-            name);
-      }
-    }
-    context[name] = value;
-  }
-  if (options.continue_final_message) {
-    OrderedJson& last = messages.back();
-    if (!last.contains("content") || !last["content"].is_string()) {
+  for (const char* reserved : kReserved) {
+    if (extra.contains(reserved)) {
       fail(
           ErrorKind::invalid_request,
           kPlace,
-          "the message to continue has no text");
+          "the template variable '{}' may not be set",
+          reserved);
     }
-    last["content"] = last["content"].get<std::string>() + kContinued;
   }
-  context["messages"] = std::move(messages);
-  context["tools"] = tools;
-  context["documents"] = nullptr;
-  context["add_generation_prompt"] =
-      options.add_generation_prompt && !options.continue_final_message;
-  context["bos_token"] = bos_token;
-  context["eos_token"] = eos_token;
-  std::string text = dump(context);
+  return extra;
+}
 
+}  // namespace
+
+struct ChatTemplate::Impl {
+  MlxxTemplate* handle = nullptr;
+  std::string bos_token;
+  std::string eos_token;
+  MessageShape shape;
+
+  ~Impl() {
+    mlxx_template_free(handle);
+  }
+
+  std::string run(const OrderedJson& context, std::optional<int64_t> unix_time)
+      const;
+  OrderedJson context(
+      OrderedJson messages,
+      const OrderedJson& tools,
+      const OrderedJson& extra) const;
+  std::string render(
+      OrderedJson messages,
+      const OrderedJson& tools,
+      const OrderedJson& extra,
+      const RenderOptions& options,
+      const std::string& mark) const;
+};
+
+std::string ChatTemplate::Impl::run(
+    const OrderedJson& context,
+    std::optional<int64_t> unix_time) const {
+  std::string text = dump(context);
   MlxxBytes rendered{}, error{};
-  int64_t now = options.unix_time.value_or(std::time(nullptr));
+  int64_t now = unix_time.value_or(std::time(nullptr));
   int code = mlxx_template_render(
       handle,
       byte_pointer(text),
@@ -119,16 +107,63 @@ std::string ChatTemplate::Impl::render(
       &rendered,
       &error);
   check_rust(code, error, ErrorKind::invalid_request, kPlace);
-  std::string out = take_string(rendered);
+  return take_string(rendered);
+}
+
+OrderedJson ChatTemplate::Impl::context(
+    OrderedJson messages,
+    const OrderedJson& tools,
+    const OrderedJson& extra) const {
+  OrderedJson out = extra;
+  out["messages"] = std::move(messages);
+  bool none = tools.is_array() && tools.empty();
+  out["tools"] = none ? OrderedJson(nullptr) : tools;
+  out["documents"] = nullptr;
+  out["add_generation_prompt"] = false;
+  out["bos_token"] = bos_token;
+  out["eos_token"] = eos_token;
+  return out;
+}
+
+// `mark` is a character that is in no message; it stands where the answer's
+// prefix ends when a message is continued.
+std::string ChatTemplate::Impl::render(
+    OrderedJson messages,
+    const OrderedJson& tools,
+    const OrderedJson& extra,
+    const RenderOptions& options,
+    const std::string& mark) const {
   if (options.continue_final_message) {
-    size_t end = out.rfind(kContinued);
-    if (end == std::string::npos) {
+    OrderedJson& last = messages.back();
+    if (!last["content"].is_string()) {
       fail(
           ErrorKind::invalid_request,
           kPlace,
-          "the template drops the text of the message to continue");
+          "the message to continue has no text");
     }
-    out.resize(end);
+    // A template that strips the content takes the space behind the mark.
+    last["content"] = last["content"].get<std::string>() + mark + " ";
+  }
+  OrderedJson variables =
+      context(reshape_messages(std::move(messages), shape), tools, extra);
+  variables["add_generation_prompt"] =
+      options.add_generation_prompt && !options.continue_final_message;
+  std::string out = run(variables, options.unix_time);
+  if (!options.continue_final_message) {
+    return out;
+  }
+  size_t end = out.rfind(mark);
+  if (end == std::string::npos) {
+    fail(
+        ErrorKind::invalid_request,
+        kPlace,
+        "the template drops the text of the message to continue");
+  }
+  bool stripped = out.compare(end + mark.size(), 1, " ") != 0;
+  out.resize(end);
+  while (stripped && !out.empty() &&
+         std::isspace(static_cast<unsigned char>(out.back()))) {
+    out.pop_back();
   }
   return out;
 }
@@ -147,6 +182,11 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(
   check_rust(code, error, ErrorKind::bad_file, kPlace);
   impl->bos_token = std::move(bos_token);
   impl->eos_token = std::move(eos_token);
+  impl->shape = find_message_shape([&](const OrderedJson& messages) {
+    return impl->run(
+        impl->context(messages, nullptr, OrderedJson::object()),
+        0);
+  });
   return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(impl)));
 }
 
@@ -160,7 +200,20 @@ std::string ChatTemplate::render(
     const OrderedJson& tools,
     const RenderOptions& options) const {
   check_messages(messages);
-  return impl_->render(normalize_messages(messages), tools, options);
+  OrderedJson extra = extra_variables(options);
+  OrderedJson normal = normalize_messages(messages);
+  return impl_->render(
+      normal,
+      tools,
+      extra,
+      options,
+      unused_noncharacters(dump(normal), 1)[0]);
+}
+
+std::string ChatTemplate::render_context(
+    const OrderedJson& context,
+    std::optional<int64_t> unix_time) const {
+  return impl_->run(context, unix_time);
 }
 
 std::vector<int32_t> ChatTemplate::encode(
@@ -169,10 +222,17 @@ std::vector<int32_t> ChatTemplate::encode(
     const OrderedJson& tools,
     const RenderOptions& options) const {
   check_messages(messages);
-  SpecialLiterals literals(tokenizer);
-  OrderedJson broken_messages = literals.break_up(normalize_messages(messages));
-  OrderedJson broken_tools = literals.break_up(tools);
-  std::string text = impl_->render(broken_messages, broken_tools, options);
+  OrderedJson extra = extra_variables(options);
+  OrderedJson normal = normalize_messages(messages);
+  auto marks =
+      unused_noncharacters(dump(normal) + dump(tools) + dump(extra), 2);
+  SpecialLiterals literals(tokenizer, marks[1]);
+  std::string text = impl_->render(
+      literals.break_up(normal),
+      literals.break_up(tools),
+      literals.break_up(extra),
+      options,
+      marks[0]);
   return literals.encode(text);
 }
 
@@ -202,7 +262,16 @@ bool opens_thinking(std::string_view prompt) {
   while (!prompt.empty() && (prompt.back() == '\n' || prompt.back() == ' ')) {
     prompt.remove_suffix(1);
   }
-  for (std::string_view tag : {"<think>", "<|begin_of_thought|>", "[THINK]"}) {
+  for (std::string_view tag :
+       {"<think>",
+        "<thinking>",
+        "<thought>",
+        "<reasoning>",
+        "<|begin_of_thought|>",
+        "<|START_THINKING|>",
+        "<seed:think>",
+        "[THINK]",
+        "◁think▷"}) {
     if (prompt.ends_with(tag)) {
       return true;
     }

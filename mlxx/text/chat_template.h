@@ -37,16 +37,24 @@ class ChatTemplate {
       std::string eos_token);
   ~ChatTemplate();
 
-  // `messages` is an OpenAI-style list; `tools` a list or null. A template
-  // that raises gives invalid_request with the template's own message.
+  // `messages` is an OpenAI-style list, normalised here (see below) and given
+  // in the form that the template takes: content as text or as a list of
+  // parts, tool-call arguments as an object or as JSON text. `tools` is a list
+  // or null. A template that raises gives invalid_request with the template's
+  // own message, one that works too long too.
   std::string render(
       const OrderedJson& messages,
       const OrderedJson& tools,
       const RenderOptions& options = {}) const;
 
+  // Renders with exactly these variables, nothing added or changed.
+  std::string render_context(
+      const OrderedJson& context,
+      std::optional<int64_t> unix_time = std::nullopt) const;
+
   // Rendered and tokenised: control tokens of the template's own text are
-  // parsed, those inside messages and tools stay plain text. No BOS is added
-  // beyond the template's own.
+  // parsed, those inside messages, tools and extra variables stay plain text.
+  // No BOS is added beyond the template's own.
   std::vector<int32_t> encode(
       const Tokenizer& tokenizer,
       const OrderedJson& messages,
@@ -62,7 +70,8 @@ class ChatTemplate {
 
 // Messages as templates expect them: null content becomes "", a list of text
 // parts one string, `arguments` of tool calls an object where it is valid
-// JSON, keys with null dropped. invalid_request for what is no message.
+// JSON, keys with null dropped, reasoning under the names reasoning_content
+// and thinking. invalid_request for what is no message.
 OrderedJson normalize_messages(const OrderedJson& messages);
 
 // True if the rendered prompt ends in a thinking block that is open, so that

@@ -9,6 +9,14 @@ namespace {
 
 constexpr const char* kPlace = "messages";
 
+// The names that a message's reasoning goes by; templates read the first, or
+// gpt-oss's the second.
+constexpr const char* kReasoning[] = {
+    "reasoning_content",
+    "thinking",
+    "reasoning",
+};
+
 // Text parts joined; nullopt if there is a part that is not text, whose
 // handling is the template's business.
 std::optional<std::string> joined_text(const OrderedJson& parts) {
@@ -85,6 +93,16 @@ OrderedJson normalize_messages(const OrderedJson& messages) {
         }
       } else if (!value.is_null()) {
         normal[key] = value;
+      }
+    }
+    for (const char* name : kReasoning) {
+      if (normal.contains(name)) {
+        OrderedJson reasoning = normal[name];
+        normal["reasoning_content"] = reasoning;
+        if (!normal.contains("thinking")) {
+          normal["thinking"] = std::move(reasoning);
+        }
+        break;
       }
     }
     if (!normal.contains("content")) {

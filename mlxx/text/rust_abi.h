@@ -96,6 +96,54 @@ int mlxx_template_render(
     int64_t unix_time,
     MlxxBytes* text,
     MlxxBytes* error);
+
+struct MlxxGrammarTokens;
+int mlxx_grammar_tokens_new(
+    const MlxxTokenizer* tokenizer,
+    size_t vocabulary_size,
+    const uint32_t* eos,
+    size_t eos_count,
+    MlxxGrammarTokens** out,
+    MlxxBytes* error);
+void mlxx_grammar_tokens_free(MlxxGrammarTokens* tokens);
+
+struct MlxxMatcher;
+int mlxx_matcher_new(
+    const MlxxGrammarTokens* tokens,
+    uint32_t kind,
+    const uint8_t* grammar,
+    size_t length,
+    MlxxMatcher** out,
+    MlxxBytes* error);
+int mlxx_matcher_clone(
+    const MlxxMatcher* matcher,
+    MlxxMatcher** out,
+    MlxxBytes* error);
+void mlxx_matcher_free(MlxxMatcher* matcher);
+int mlxx_matcher_mask(
+    const MlxxGrammarTokens* tokens,
+    MlxxMatcher* matcher,
+    uint32_t* mask,
+    size_t words,
+    MlxxBytes* error);
+int mlxx_matcher_validate(
+    MlxxMatcher* matcher,
+    const uint32_t* tokens,
+    size_t count,
+    size_t* taken,
+    MlxxBytes* error);
+int mlxx_matcher_commit(
+    MlxxMatcher* matcher,
+    uint32_t token,
+    bool* taken,
+    MlxxBytes* error);
+int mlxx_matcher_rollback(MlxxMatcher* matcher, size_t count, MlxxBytes* error);
+int mlxx_matcher_is_accepting(
+    MlxxMatcher* matcher,
+    bool* accepting,
+    MlxxBytes* error);
+bool mlxx_matcher_is_stopped(const MlxxMatcher* matcher);
+int mlxx_matcher_forced(MlxxMatcher* matcher, MlxxBytes* ids, MlxxBytes* error);
 }
 
 namespace mlxx::text {

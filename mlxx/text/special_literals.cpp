@@ -10,9 +10,6 @@ namespace mlxx::text {
 
 namespace {
 
-// A Unicode noncharacter: it may not stand in interchanged text.
-constexpr std::string_view kMark = "\uFDEE";
-
 size_t character_length(std::string_view text) {
   size_t length = 1;
   while (length < text.size() && (text[length] & 0xC0) == 0x80) {
@@ -23,8 +20,8 @@ size_t character_length(std::string_view text) {
 
 }  // namespace
 
-SpecialLiterals::SpecialLiterals(const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer) {
+SpecialLiterals::SpecialLiterals(const Tokenizer& tokenizer, std::string mark)
+    : tokenizer_(tokenizer), mark_(std::move(mark)) {
   MlxxBytes json{}, error{};
   int code =
       mlxx_tokenizer_special_literals(tokenizer.impl().handle, &json, &error);
@@ -36,12 +33,6 @@ SpecialLiterals::SpecialLiterals(const Tokenizer& tokenizer)
 }
 
 std::string SpecialLiterals::break_up_text(const std::string& text) const {
-  if (text.find(kMark) != std::string::npos) {
-    fail(
-        ErrorKind::invalid_request,
-        "chat template",
-        "a message contains the noncharacter U+FDEE");
-  }
   bool found = std::ranges::any_of(literals_, [&](const std::string& literal) {
     return text.find(literal) != std::string::npos;
   });
@@ -59,14 +50,14 @@ std::string SpecialLiterals::break_up_text(const std::string& text) const {
       out += rest.substr(0, first);
       rest.remove_prefix(first);
     } else if (literal->size() == first) {
-      out += kMark;  // one character: the mark before it says it is plain
+      out += mark_;  // one character: the mark before it says it is plain
       out += *literal;
       rest.remove_prefix(first);
     } else {
       // Only the first character is passed, since another literal may start
       // inside this one.
       out += rest.substr(0, first);
-      out += kMark;
+      out += mark_;
       rest.remove_prefix(first);
     }
   }
@@ -101,12 +92,32 @@ std::vector<int32_t> SpecialLiterals::encode(
       tokenizer_.impl().handle,
       byte_pointer(rendered),
       rendered.size(),
-      byte_pointer(kMark),
-      kMark.size(),
+      byte_pointer(mark_),
+      mark_.size(),
       &ids,
       &error);
   check_rust(code, error, ErrorKind::invalid_request, "chat template");
   return take_ids(ids);
+}
+
+std::vector<std::string> unused_noncharacters(
+    std::string_view text,
+    size_t count) {
+  std::vector<std::string> out;
+  // U+FDD0 to U+FDEE; rust/text/src/marked.rs uses U+FDEF.
+  for (int last = 0x90; last <= 0xAE && out.size() < count; ++last) {
+    std::string candidate = {'\xEF', '\xB7', static_cast<char>(last)};
+    if (text.find(candidate) == std::string_view::npos) {
+      out.push_back(std::move(candidate));
+    }
+  }
+  if (out.size() < count) {
+    fail(
+        ErrorKind::invalid_request,
+        "chat template",
+        "the messages contain all Unicode noncharacters");
+  }
+  return out;
 }
 
 }  // namespace mlxx::text

@@ -1,4 +1,5 @@
-#include "mlxx/text/tokenizer.h"
+#include "mlxx/text/stream_decoder.h"
+
 #include "mlxx/text/tokenizer_impl.h"
 
 namespace mlxx::text {

@@ -9,7 +9,8 @@ namespace mlxx::text {
 
 namespace {
 
-constexpr size_t kLongestText = size_t{64} << 20;
+constexpr size_t kLongestText = size_t{16}
+    << 20;  // some 200 bytes of memory for each byte
 
 uint32_t checked_id(int32_t id) {
   if (id < 0) {

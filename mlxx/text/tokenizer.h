@@ -11,7 +11,8 @@
 namespace mlxx::text {
 
 struct EncodeOptions {
-  // Let the tokenizer's post-processor add its BOS/EOS.
+  // Let the tokenizer's post-processor add its BOS/EOS. A text that already
+  // starts with the BOS does not get a second one.
   bool add_special_tokens = false;
   // Recognise control tokens spelled out in the text. Off for text that a
   // user wrote: "<|im_end|>" is then ordinary characters.
@@ -26,10 +27,11 @@ class Tokenizer {
   static std::shared_ptr<const Tokenizer> from_json(std::string_view json);
   ~Tokenizer();
 
-  // `text` must be valid UTF-8 (invalid_request) and below 64 MiB.
+  // `text` must be valid UTF-8 (invalid_request) and at most 16 MiB.
   std::vector<int32_t> encode(
       std::string_view text,
       const EncodeOptions& options = {}) const;
+  // An id without a token decodes to nothing.
   std::string decode(
       std::span<const int32_t> tokens,
       bool skip_special_tokens = false) const;
@@ -50,28 +52,6 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
-
-// Text of a token sequence as it grows: the pieces concatenated equal the
-// full decode, an incomplete character is held back, nothing else is.
-// One thread at a time.
-class StreamDecoder {
- public:
-  explicit StreamDecoder(
-      std::shared_ptr<const Tokenizer> tokenizer,
-      bool skip_special_tokens = true);
-  ~StreamDecoder();
-  StreamDecoder(StreamDecoder&&) noexcept;
-  StreamDecoder& operator=(StreamDecoder&&) noexcept;
-
-  // Text that became certain with this token; often empty, always UTF-8.
-  std::string step(int32_t token);
-  // What is still held back, with U+FFFD for an incomplete character.
-  std::string flush();
-
- private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

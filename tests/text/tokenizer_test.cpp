@@ -8,6 +8,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/text/chat_template.h"
+#include "mlxx/text/stream_decoder.h"
 #include "tests/generate/tiny_tokenizer.h"
 
 namespace mlxx::text {
@@ -221,9 +222,12 @@ TEST(ChatTemplateEncode, OnlyTheTemplateMakesControlTokens) {
           R"([{"name":"<end>","<end>":"x"}])"),
       2);
   EXPECT_EQ(ends(R"([{"role":"user","content":"hi"}])", "null"), 1);
-  EXPECT_THROW(
-      ends(R"([{"role":"user","content":"\uFDEE<end>"}])", "null"),
-      Error);
+  // Noncharacters, which mark what users wrote, may stand in their text too.
+  EXPECT_EQ(
+      ends(
+          R"([{"role":"user","content":"\uFDD0\uFDEE\uFDEF258\uFDEF<end>"}])",
+          "null"),
+      1);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 //! The C boundary: handles, byte strings, codes. No panic crosses it.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
+use std::sync::Once;
 
 pub const OK: i32 = 0;
 pub const ERROR: i32 = 1;
@@ -58,6 +59,9 @@ pub fn failure<T>(message: impl Into<String>) -> Result<T, Failure> {
     })
 }
 
+/// A library does not print: the message of a panic goes to the caller only.
+static QUIET: Once = Once::new();
+
 /// Runs one entry point: its value goes to `out`, its failure to `error`.
 ///
 /// # Safety
@@ -67,6 +71,7 @@ pub unsafe fn enter<T>(
     error: *mut Bytes,
     body: impl FnOnce() -> Result<T, Failure>,
 ) -> i32 {
+    QUIET.call_once(|| set_hook(Box::new(|_| {})));
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => {
             out.write(value);

@@ -3,7 +3,9 @@
 
 mod abi;
 mod byte_level;
+mod grammar;
 mod marked;
+mod spelling;
 mod stream;
 mod template;
 mod tokenizer;

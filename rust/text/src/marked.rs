@@ -20,6 +20,8 @@ pub struct Marked {
     hf: HfTokenizer,
     /// Literal -> placeholder, longest literal first.
     placeholders: Vec<(String, String)>,
+    /// The bytes that literals start with.
+    starts: [bool; 256],
     /// Placeholder id -> the real id.
     real: HashMap<u32, u32>,
 }
@@ -45,6 +47,10 @@ impl Marked {
             added.push(copy);
         }
         hf.add_tokens(added)?;
+        let mut starts = [false; 256];
+        for (literal, _) in &placeholders {
+            starts[literal.as_bytes()[0] as usize] = true;
+        }
         let mut real = HashMap::new();
         for ((id, _), (_, placeholder)) in special.iter().zip(&placeholders) {
             match hf.token_to_id(placeholder) {
@@ -55,32 +61,31 @@ impl Marked {
         Ok(Marked {
             hf,
             placeholders,
+            starts,
             real,
         })
     }
 
     fn encode(&self, text: &str, mark: char) -> Result<Vec<u32>, Failure> {
-        if text.contains(PLACEHOLDER) {
-            return failure("the text contains the noncharacter U+FDEF");
+        if text.contains(PLACEHOLDER) && self.placeholders.iter().any(|(_, p)| text.contains(p)) {
+            return failure("a message contains a placeholder of the tokenizer");
         }
         let mut replaced = String::with_capacity(text.len());
-        let mut previous = None;
+        let mut marked = false;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
-            let literal = self
-                .placeholders
-                .iter()
-                .find(|(literal, _)| previous != Some(mark) && rest.starts_with(literal.as_str()));
-            if let Some((literal, placeholder)) = literal {
-                replaced.push_str(placeholder);
-                rest = &rest[literal.len()..];
-                previous = None;
-                continue;
+            if !marked && self.starts[rest.as_bytes()[0] as usize] {
+                let found = self.placeholders.iter().find(|(l, _)| rest.starts_with(l));
+                if let Some((literal, placeholder)) = found {
+                    replaced.push_str(placeholder);
+                    rest = &rest[literal.len()..];
+                    continue;
+                }
             }
-            if first != mark {
+            marked = first == mark;
+            if !marked {
                 replaced.push(first);
             }
-            previous = Some(first);
             rest = &rest[first.len_utf8()..];
         }
         let encoding = self.hf.encode_fast(replaced, false)?;

@@ -3,11 +3,18 @@
 
 use crate::abi::{enter, Bytes, Failure};
 use crate::byte_level;
-use crate::tokenizer::{Spelling, Tokenizer};
+use crate::spelling::{Pieces, Spelling};
+use crate::tokenizer::Tokenizer;
 
 enum State {
     /// Byte-level vocabularies: bytes that may still become a character.
     Bytes(Vec<u8>),
+    /// SentencePiece vocabularies: the same, of a run of byte tokens.
+    Pieces {
+        spelling: Pieces,
+        pending: Vec<u8>,
+        started: bool,
+    },
     /// Others decode a window of tokens again and again, since a token's text
     /// depends on its neighbours. `shown` is the decode of the window's first
     /// `settled` tokens.
@@ -25,8 +32,8 @@ pub struct Stream<'a> {
 }
 
 /// Splits off what is certain: everything but an incomplete sequence at the
-/// end, ill-formed parts as U+FFFD.
-fn take_certain(bytes: &mut Vec<u8>) -> String {
+/// end. An ill-formed part is one U+FFFD, or one for each of its bytes.
+fn take_certain(bytes: &mut Vec<u8>, mark_each_byte: bool) -> String {
     let mut out = String::new();
     let mut rest: &[u8] = bytes;
     loop {
@@ -42,7 +49,8 @@ fn take_certain(bytes: &mut Vec<u8>) -> String {
                 rest = after;
                 match error.error_len() {
                     Some(length) => {
-                        out.push('\u{FFFD}');
+                        let marks = if mark_each_byte { length } else { 1 };
+                        out.extend(std::iter::repeat_n('\u{FFFD}', marks));
                         rest = &rest[length..];
                     }
                     None => break,
@@ -54,19 +62,42 @@ fn take_certain(bytes: &mut Vec<u8>) -> String {
     out
 }
 
+/// What an unfinished character becomes: `tokenizers` marks each byte token.
+fn take_unfinished(pending: &mut Vec<u8>) -> String {
+    let marks = pending.len();
+    pending.clear();
+    "\u{FFFD}".repeat(marks)
+}
+
 /// A run of this many undecodable tokens is not the start of a character.
 const LONGEST_PENDING: usize = 8;
 
+/// `now` beyond `shown`. If a later token changed earlier text, which cannot
+/// be taken back, the rest starts where the two part.
+fn beyond<'a>(now: &'a str, shown: &str) -> &'a str {
+    let same: usize = now
+        .chars()
+        .zip(shown.chars())
+        .take_while(|(a, b)| a == b)
+        .map(|(a, _)| a.len_utf8())
+        .sum();
+    &now[same..]
+}
+
 impl<'a> Stream<'a> {
     pub fn new(tokenizer: &'a Tokenizer, skip_special: bool) -> Stream<'a> {
-        let state = if tokenizer.spelling == Spelling::ByteLevel {
-            State::Bytes(Vec::new())
-        } else {
-            State::Window {
+        let state = match tokenizer.spelling {
+            Spelling::ByteLevel => State::Bytes(Vec::new()),
+            Spelling::Pieces(spelling) => State::Pieces {
+                spelling,
+                pending: Vec::new(),
+                started: false,
+            },
+            Spelling::Other => State::Window {
                 ids: Vec::new(),
                 settled: 0,
                 shown: String::new(),
-            }
+            },
         };
         Stream {
             tokenizer,
@@ -75,17 +106,46 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// An id without a token decodes to nothing.
     pub fn step(&mut self, id: u32) -> Result<String, Failure> {
+        let hf = &self.tokenizer.hf;
+        let skipped = self.skip_special && self.tokenizer.is_special(id);
         match &mut self.state {
             State::Bytes(pending) => {
-                if self.skip_special && self.tokenizer.is_special(id) {
+                if skipped {
                     return Ok(String::new());
                 }
-                // An id without a token decodes to nothing, as in `decode`.
-                if let Some(token) = self.tokenizer.hf.id_to_token(id) {
+                if let Some(token) = hf.id_to_token(id) {
                     pending.extend(byte_level::decode(&token));
                 }
-                Ok(take_certain(pending))
+                Ok(take_certain(pending, false))
+            }
+            State::Pieces {
+                spelling,
+                pending,
+                started,
+            } => {
+                let token = match hf.id_to_token(id) {
+                    Some(token) if !skipped => token,
+                    _ => return Ok(String::new()),
+                };
+                let byte = match byte_level::byte_of(&token) {
+                    Some(byte) if spelling.byte_fallback => Some(byte),
+                    _ => None,
+                };
+                let mut text = if let Some(byte) = byte {
+                    pending.push(byte);
+                    take_certain(pending, true)
+                } else {
+                    take_unfinished(pending) + &token.replace(spelling.space, " ")
+                };
+                if !*started && !text.is_empty() {
+                    *started = true;
+                    if spelling.drop_first_space && text.starts_with(' ') {
+                        text.remove(0);
+                    }
+                }
+                Ok(text)
             }
             State::Window {
                 ids,
@@ -93,7 +153,6 @@ impl<'a> Stream<'a> {
                 shown,
             } => {
                 ids.push(id);
-                let hf = &self.tokenizer.hf;
                 let now = hf.decode(ids, self.skip_special)?;
                 let waiting = ids.len() - *settled;
                 if now.len() <= shown.len()
@@ -101,10 +160,7 @@ impl<'a> Stream<'a> {
                 {
                     return Ok(String::new());
                 }
-                let delta = now
-                    .strip_prefix(shown.as_str())
-                    .unwrap_or_default()
-                    .to_string();
+                let delta = beyond(&now, shown).to_string();
                 ids.drain(..*settled);
                 *settled = ids.len();
                 *shown = hf.decode(ids, self.skip_special)?;
@@ -119,16 +175,14 @@ impl<'a> Stream<'a> {
                 let bytes = std::mem::take(pending);
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
+            State::Pieces { pending, .. } => Ok(take_unfinished(pending)),
             State::Window {
                 ids,
                 settled,
                 shown,
             } => {
                 let now = self.tokenizer.hf.decode(ids, self.skip_special)?;
-                let delta = now
-                    .strip_prefix(shown.as_str())
-                    .unwrap_or_default()
-                    .to_string();
+                let delta = beyond(&now, shown).to_string();
                 *settled = ids.len();
                 *shown = now;
                 Ok(delta)

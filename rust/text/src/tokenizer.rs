@@ -3,19 +3,11 @@
 use crate::abi::{bytes, enter, failure, text, Bytes, Failure};
 use crate::byte_level;
 use crate::marked::Marked;
+use crate::spelling::{spelling_of, Spelling};
+use crate::stream::Stream;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use tokenizers::Tokenizer as HfTokenizer;
-
-/// How the bytes of one token are found from its spelling.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Spelling {
-    /// GPT-2's printable stand-ins for bytes.
-    ByteLevel,
-    /// SentencePiece: U+2581 for a space, <0xNN> for a byte.
-    Metaspace,
-    Plain,
-}
 
 pub struct AddedToken {
     pub content: String,
@@ -34,25 +26,30 @@ pub struct Tokenizer {
     pub vocab_size: u32,
 }
 
+/// No vocabulary is near this; masks and tries are as long as the largest id.
+const LARGEST_ID: u32 = 1 << 24;
+
+/// `"merges": []` somewhere in the file, found without reading it all as JSON.
+fn has_empty_merges(json: &str) -> bool {
+    json.match_indices("\"merges\"").any(|(at, key)| {
+        let mut rest = json[at + key.len()..]
+            .bytes()
+            .filter(|b| !b.is_ascii_whitespace());
+        [b':', b'[', b']'].iter().all(|b| rest.next() == Some(*b))
+    })
+}
+
 /// A BPE model whose merges were lost turns every word into single bytes and
 /// reports no error, so it is refused here.
 fn check_merges(json: &str) -> Result<(), Failure> {
-    let Some(at) = json.find("\"merges\"") else {
-        return Ok(());
-    };
-    let rest = json[at + 8..]
-        .trim_start()
-        .trim_start_matches(':')
-        .trim_start();
-    let Some(inner) = rest.strip_prefix('[') else {
-        return Ok(());
-    };
-    if !inner.trim_start().starts_with(']') {
+    if !has_empty_merges(json) {
         return Ok(());
     }
     let value: serde_json::Value = serde_json::from_str(json)?;
     let model = &value["model"];
-    if model["type"] != "BPE" && !model["type"].is_null() {
+    let merges = model["merges"].as_array();
+    if (model["type"] != "BPE" && !model["type"].is_null()) || merges.is_none_or(|m| !m.is_empty())
+    {
         return Ok(());
     }
     let added: Vec<&str> = value["added_tokens"]
@@ -70,20 +67,6 @@ fn check_merges(json: &str) -> Result<(), Failure> {
         )),
         None => Ok(()),
     }
-}
-
-fn spelling_of(hf: &HfTokenizer) -> Result<Spelling, Failure> {
-    let Some(decoder) = hf.get_decoder() else {
-        return Ok(Spelling::Plain);
-    };
-    let json = serde_json::to_string(decoder)?;
-    Ok(if json.contains("\"ByteLevel\"") {
-        Spelling::ByteLevel
-    } else if json.contains("\"ByteFallback\"") || json.contains('\u{2581}') {
-        Spelling::Metaspace
-    } else {
-        Spelling::Plain
-    })
 }
 
 impl Tokenizer {
@@ -105,12 +88,11 @@ impl Tokenizer {
                 (id, added)
             })
             .collect();
-        let mut vocab_size = hf.get_vocab_size(false) as u32;
-        if let Some(last) = added.keys().max() {
-            vocab_size = vocab_size.max(last.saturating_add(1));
-        }
-        while hf.id_to_token(vocab_size).is_some() {
-            vocab_size += 1;
+        let largest = hf.get_vocab(true).into_values().max().unwrap_or(0);
+        if largest >= LARGEST_ID {
+            return failure(format!(
+                "a token has the id {largest}, the limit is {LARGEST_ID}"
+            ));
         }
         Ok(Tokenizer {
             hf,
@@ -118,7 +100,7 @@ impl Tokenizer {
             marked: OnceLock::new(),
             spelling,
             added,
-            vocab_size,
+            vocab_size: largest + 1,
         })
     }
 
@@ -149,7 +131,31 @@ impl Tokenizer {
         } else {
             self.plain()
         };
-        Ok(hf.encode_fast(text, add)?.get_ids().to_vec())
+        let mut ids = hf.encode_fast(text, add)?.get_ids().to_vec();
+        // The text may start with the very token that is added to it.
+        if add && ids.len() > 1 && ids[0] == ids[1] && self.is_special(ids[0]) {
+            let bare = hf.encode_fast(text, false)?;
+            if bare.get_ids().first() == ids.first() {
+                ids.remove(0);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// As the stream puts it together, which differs from `tokenizers` in two
+    /// places: its Metaspace decoder drops all spaces of the first token, and
+    /// one bad byte in a run of byte tokens spoils the whole run.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Failure> {
+        if !matches!(self.spelling, Spelling::Pieces(_)) {
+            return Ok(self.hf.decode(ids, skip_special)?);
+        }
+        let mut stream = Stream::new(self, skip_special);
+        let mut out = String::new();
+        for id in ids {
+            out.push_str(&stream.step(*id)?);
+        }
+        out.push_str(&stream.flush()?);
+        Ok(out)
     }
 
     pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
@@ -159,11 +165,11 @@ impl Tokenizer {
         let spelled = self.hf.id_to_token(id)?;
         Some(match self.spelling {
             Spelling::ByteLevel => byte_level::decode(&spelled),
-            Spelling::Metaspace => match byte_level::byte_of(&spelled) {
-                Some(byte) => vec![byte],
-                None => spelled.replace('\u{2581}', " ").into_bytes(),
+            Spelling::Pieces(pieces) => match byte_level::byte_of(&spelled) {
+                Some(byte) if pieces.byte_fallback => vec![byte],
+                _ => spelled.replace(pieces.space, " ").into_bytes(),
             },
-            Spelling::Plain => spelled.into_bytes(),
+            Spelling::Other => spelled.into_bytes(),
         })
     }
 
@@ -232,7 +238,7 @@ pub unsafe extern "C" fn mlxx_tokenizer_decode(
         } else {
             std::slice::from_raw_parts(ids, count)
         };
-        let decoded = tokenizer.hf.decode(ids, skip_special_tokens)?;
+        let decoded = tokenizer.decode(ids, skip_special_tokens)?;
         Ok(Bytes::from_vec(decoded.into_bytes()))
     })
 }

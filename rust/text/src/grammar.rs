@@ -1,0 +1,341 @@
+//! Masks that keep an answer inside a grammar: JSON schema, regex or Lark.
+
+use crate::abi::{enter, failure, text, Bytes, Failure};
+use crate::tokenizer::Tokenizer;
+use llguidance::api::TopLevelGrammar;
+use llguidance::{Matcher, ParserFactory};
+use serde_json::Value;
+use std::sync::Arc;
+use tokenizers::Tokenizer as HfTokenizer;
+use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+/// llguidance's parsers recurse; deeper text than this might end the stack.
+const DEEPEST: usize = 200;
+const LONGEST: usize = 1 << 20;
+
+struct Vocabulary {
+    trie: TokTrie,
+    /// Encodes the middle of a text: no prefix space, no control tokens.
+    hf: HfTokenizer,
+}
+
+impl TokenizerEnv for Vocabulary {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+            match self.hf.encode_fast(text, false) {
+                Ok(encoding) => encoding.get_ids().to_vec(),
+                Err(_) => self.trie.greedy_tokenize(text.as_bytes()),
+            }
+        })
+    }
+}
+
+/// Drops what puts a space before the first word: in the normalizer a Prepend,
+/// in the pre-tokenizer Metaspace's scheme or ByteLevel's flag.
+fn without_prefix(part: &mut Value) {
+    if part["type"] == "Metaspace" {
+        part["prepend_scheme"] = "never".into();
+    }
+    if part["type"] == "ByteLevel" {
+        part["add_prefix_space"] = false.into();
+    }
+    for list in ["normalizers", "pretokenizers"] {
+        if let Some(parts) = part[list].as_array_mut() {
+            parts.retain(|p| p["type"] != "Prepend");
+            parts.iter_mut().for_each(without_prefix);
+        }
+    }
+}
+
+fn middle_of_text(tokenizer: &Tokenizer) -> Result<HfTokenizer, Failure> {
+    let mut hf = tokenizer.hf.clone();
+    hf.set_encode_special_tokens(true);
+    if let Some(normalizer) = hf.get_normalizer() {
+        let mut json = serde_json::to_value(normalizer)?;
+        if json["type"] == "Prepend" {
+            hf.with_normalizer(None::<tokenizers::NormalizerWrapper>)?;
+        } else {
+            without_prefix(&mut json);
+            hf.with_normalizer(Some(
+                serde_json::from_value::<tokenizers::NormalizerWrapper>(json)?,
+            ))?;
+        }
+    }
+    if let Some(pre_tokenizer) = hf.get_pre_tokenizer() {
+        let mut json = serde_json::to_value(pre_tokenizer)?;
+        without_prefix(&mut json);
+        hf.with_pre_tokenizer(Some(serde_json::from_value::<
+            tokenizers::PreTokenizerWrapper,
+        >(json)?));
+    }
+    Ok(hf)
+}
+
+/// What grammars of one model share: its tokens as a trie of bytes.
+pub struct GrammarTokens {
+    factory: ParserFactory,
+    vocabulary_size: usize,
+}
+
+impl GrammarTokens {
+    fn new(tokenizer: &Tokenizer, size: usize, eos: &[u32]) -> Result<GrammarTokens, Failure> {
+        let Some(first) = eos.first() else {
+            return failure("a grammar needs an end-of-text token");
+        };
+        if let Some(id) = eos.iter().find(|id| **id as usize >= size) {
+            return failure(format!(
+                "the end-of-text id {id} is outside the vocabulary of {size}"
+            ));
+        }
+        let words: Vec<Vec<u8>> = (0..size as u32)
+            .map(|id| {
+                let mut word = Vec::new();
+                if tokenizer.is_special(id) {
+                    word.push(TokTrie::SPECIAL_TOKEN_MARKER);
+                }
+                word.extend(tokenizer.token_bytes(id).unwrap_or_default());
+                word
+            })
+            .collect();
+        let info = TokRxInfo::new(size as u32, *first);
+        let vocabulary = Vocabulary {
+            trie: TokTrie::from(&info, &words).with_eos_tokens(eos),
+            hf: middle_of_text(tokenizer)?,
+        };
+        let environment: TokEnv = Arc::new(vocabulary);
+        let mut factory = ParserFactory::new_simple(&environment)?;
+        factory.quiet();
+        Ok(GrammarTokens {
+            factory,
+            vocabulary_size: size,
+        })
+    }
+
+    fn matcher(&self, kind: u32, text: &str) -> Result<Matcher, Failure> {
+        check_depth(text)?;
+        let grammar = match kind {
+            0 => TopLevelGrammar::from_json_schema(compact(serde_json::from_str(text)?)),
+            1 => TopLevelGrammar::from_regex(text),
+            2 => TopLevelGrammar::from_lark(text.to_string()),
+            _ => return failure(format!("unknown kind of grammar {kind}")),
+        };
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        match matcher.get_error() {
+            Some(message) => failure(message),
+            None => Ok(matcher),
+        }
+    }
+}
+
+fn check_depth(text: &str) -> Result<(), Failure> {
+    if text.len() > LONGEST {
+        return failure(format!(
+            "the grammar has {} bytes, the limit is {LONGEST}",
+            text.len()
+        ));
+    }
+    let mut depth = 0usize;
+    for c in text.bytes() {
+        match c {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return failure(format!("the grammar is nested deeper than {DEEPEST}"));
+        }
+    }
+    Ok(())
+}
+
+/// A weak model can write white space for ever where any amount is allowed:
+/// without the schema's own wish, one space after separators.
+fn compact(mut schema: Value) -> Value {
+    if let Some(object) = schema.as_object_mut() {
+        object.entry("x-guidance").or_insert_with(|| {
+            serde_json::json!({
+                "whitespace_flexible": false,
+                "item_separator": ", ",
+                "key_separator": ": "
+            })
+        });
+    }
+    schema
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    const fn sent<T: Send>() {}
+    shared::<GrammarTokens>();
+    shared::<Tokenizer>();
+    sent::<Matcher>();
+};
+
+unsafe fn ids<'a>(data: *const u32, count: usize) -> &'a [u32] {
+    if count == 0 {
+        &[]
+    } else {
+        std::slice::from_raw_parts(data, count)
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_grammar_tokens_new(
+    tokenizer: &Tokenizer,
+    vocabulary_size: usize,
+    eos: *const u32,
+    eos_count: usize,
+    out: *mut *mut GrammarTokens,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        let tokens = GrammarTokens::new(tokenizer, vocabulary_size, ids(eos, eos_count))?;
+        Ok(Box::into_raw(Box::new(tokens)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_grammar_tokens_free(tokens: *mut GrammarTokens) {
+    if !tokens.is_null() {
+        drop(Box::from_raw(tokens));
+    }
+}
+
+/// `kind`: 0 JSON schema, 1 regex, 2 Lark.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_new(
+    tokens: &GrammarTokens,
+    kind: u32,
+    grammar: *const u8,
+    len: usize,
+    out: *mut *mut Matcher,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        Ok(Box::into_raw(Box::new(
+            tokens.matcher(kind, text(grammar, len)?)?,
+        )))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_clone(
+    matcher: &Matcher,
+    out: *mut *mut Matcher,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        Ok(Box::into_raw(Box::new(matcher.deep_clone())))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_free(matcher: *mut Matcher) {
+    if !matcher.is_null() {
+        drop(Box::from_raw(matcher));
+    }
+}
+
+/// Bit i of word w allows the token 32 w + i. After the end only the
+/// end-of-text tokens are allowed.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_mask(
+    tokens: &GrammarTokens,
+    matcher: &mut Matcher,
+    mask: *mut u32,
+    words: usize,
+    error: *mut Bytes,
+) -> i32 {
+    let mut unused = ();
+    enter(&mut unused, error, || {
+        let needed = tokens.vocabulary_size.div_ceil(32);
+        if words != needed {
+            return failure(format!("the mask has {words} words instead of {needed}"));
+        }
+        let allowed = matcher.compute_mask_or_eos()?;
+        let out = std::slice::from_raw_parts_mut(mask, words);
+        out.fill(0);
+        let bits = allowed.as_slice();
+        let count = bits.len().min(words);
+        out[..count].copy_from_slice(&bits[..count]);
+        if tokens.vocabulary_size % 32 != 0 {
+            out[words - 1] &= (1u32 << (tokens.vocabulary_size % 32)) - 1;
+        }
+        Ok(())
+    })
+}
+
+/// `out`: how many of the tokens, from the first on, the grammar takes.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_validate(
+    matcher: &mut Matcher,
+    tokens: *const u32,
+    count: usize,
+    out: *mut usize,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        Ok(matcher.validate_tokens(ids(tokens, count))?)
+    })
+}
+
+/// `out`: whether the token was taken; if not, nothing has changed. (A bad
+/// token would leave llguidance's matcher in an error state for good.)
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_commit(
+    matcher: &mut Matcher,
+    token: u32,
+    out: *mut bool,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        if matcher.is_stopped() || matcher.validate_tokens(&[token])? == 0 {
+            return Ok(false);
+        }
+        matcher.consume_token(token)?;
+        Ok(true)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_rollback(
+    matcher: &mut Matcher,
+    count: usize,
+    error: *mut Bytes,
+) -> i32 {
+    let mut unused = ();
+    enter(&mut unused, error, || Ok(matcher.rollback(count)?))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_is_accepting(
+    matcher: &mut Matcher,
+    out: *mut bool,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || Ok(matcher.is_accepting()?))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_is_stopped(matcher: &Matcher) -> bool {
+    matcher.is_stopped()
+}
+
+/// `out` gets the only possible next tokens as native-endian u32.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_matcher_forced(
+    matcher: &mut Matcher,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        let forced = matcher.compute_ff_tokens();
+        Ok(Bytes::from_vec(
+            forced.iter().flat_map(|id| id.to_ne_bytes()).collect(),
+        ))
+    })
+}
