@@ -3,7 +3,8 @@
 
     tests_of_folders.py REPOSITORY FOLDERS_REGEX
 
-A test's folder is where its CMakeLists.txt is: tests/FOLDER/...
+A test's folder is where its CMakeLists.txt is: tests/FOLDER/... Only programs
+that the build makes are named, not scripts.
 """
 import json
 import pathlib
@@ -17,6 +18,9 @@ def main():
     info = json.load(sys.stdin)
     graph = info["backtraceGraph"]
     for test in info["tests"]:
+        command = test.get("command")  # none while the program is not built
+        if command and pathlib.Path(command[0]).name != test["name"]:
+            continue
         node = test.get("backtrace")
         while node is not None:
             frame = graph["nodes"][node]
