@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unit tests under a sanitizer: those of the folders that read what others
+# Unit tests under a sanitizer (and those with a server of their own): those of the folders that read what others
 # wrote. scripts/test_asan.sh [asan|tsan [all]]
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,16 +14,16 @@ esac
 cmake --preset "$preset" -DMLXX_WERROR=ON >&2 </dev/null
 
 # Test programs by folder and label, as ctest knows them: no list to keep.
-folders='base|hub|hub_net|text|mutation'
+folders='base|core|hub|hub_net|text|mutation'
 if [[ $which == all ]]; then
   folders='[a-z_]+'
 fi
 mapfile -t tests < <(
-  ctest --test-dir "build-$preset" --show-only=json-v1 -L '^unit$' </dev/null |
+  ctest --test-dir "build-$preset" --show-only=json-v1 -L '^(unit|clients)$' </dev/null |
     python3 scripts/tests_of_folders.py "$repo" "$folders"
 )
 if ((${#tests[@]} == 0)); then
-  echo "test_asan.sh: no unit test is defined in tests/($folders)" >&2
+  echo "test_asan.sh: no such test is defined in tests/($folders)" >&2
   exit 1
 fi
 printf '== %s: %s\n' "$preset" "${tests[*]}" >&2
