@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unit tests under a sanitizer (and those with a server of their own): those of the folders that read what others
-# wrote. scripts/test_asan.sh [asan|tsan [all]]
+# Unit tests, and those with a server of their own, under a sanitizer: those of
+# the folders that read what others wrote. scripts/test_asan.sh [asan|tsan [all]]
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
