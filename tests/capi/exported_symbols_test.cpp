@@ -1,0 +1,84 @@
+// What the three files show to the outside, and what they need: the thin ones
+// nothing of MLX, and none a folder of the build.
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+std::string output_of(const std::string& command) {
+  std::string output;
+  FILE* pipe = popen(command.c_str(), "r");
+  char block[4096];
+  while (size_t count = fread(block, 1, sizeof block, pipe)) {
+    output.append(block, count);
+  }
+  return pclose(pipe) == 0 ? output : "";
+}
+
+std::set<std::string> exported(const std::string& library) {
+  std::istringstream lines(output_of("nm -D --defined-only '" + library + "'"));
+  std::set<std::string> names;
+  std::string address;
+  std::string type;
+  std::string name;
+  while (lines >> address >> type >> name) {
+    // Version names are absolute symbols.
+    if (type != "A") {
+      names.insert(name.substr(0, name.find('@')));
+    }
+  }
+  return names;
+}
+
+std::string dynamic_section(const std::string& file) {
+  return output_of("readelf -d '" + file + "'");
+}
+
+TEST(ExportedSymbols, ImplementationShowsTheProgramAndOneTable) {
+  EXPECT_EQ(
+      exported(MLXX_IMPL_LIBRARY),
+      (std::set<std::string>{"mlxx_functions", "mlxx_main"}));
+}
+
+TEST(ExportedSymbols, CLibraryShowsItsHeader) {
+  auto names = exported(MLXX_C_LIBRARY);
+  EXPECT_EQ(
+      names,
+      (std::set<std::string>{
+          "mlxx_generate",
+          "mlxx_init",
+          "mlxx_last_error",
+          "mlxx_libmlx_path",
+          "mlxx_mlx_version",
+          "mlxx_model_close",
+          "mlxx_model_open",
+          "mlxx_status_name",
+          "mlxx_version"}));
+}
+
+TEST(NeededLibraries, OnlyTheImplementationNeedsMlx) {
+  for (const char* thin : {MLXX_PROGRAM, MLXX_C_LIBRARY}) {
+    std::string section = dynamic_section(thin);
+    EXPECT_NE(section.find("libstdc++"), std::string::npos);
+    EXPECT_EQ(section.find("libmlx"), section.find("libmlxx")) << section;
+  }
+  EXPECT_NE(
+      dynamic_section(MLXX_IMPL_LIBRARY).find("[libmlx.so]"),
+      std::string::npos);
+}
+
+TEST(NeededLibraries, NoRunPaths) {
+  for (const char* file : {MLXX_PROGRAM, MLXX_C_LIBRARY, MLXX_IMPL_LIBRARY}) {
+    std::string section = dynamic_section(file);
+    EXPECT_EQ(section.find("RUNPATH"), std::string::npos) << section;
+    EXPECT_EQ(section.find("RPATH"), std::string::npos) << section;
+  }
+}
+
+}  // namespace
