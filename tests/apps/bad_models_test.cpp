@@ -114,7 +114,7 @@ TEST_F(BadModel, MissingDefaultModel) {
 }
 
 TEST_F(BadModel, MistypedCatalogueName) {
-  expect_refused("smolm2", "did you mean smollm2?");
+  expect_refused("smolm2", "did you mean 'smollm2'?");
 }
 
 TEST_F(BadModel, Missing) {

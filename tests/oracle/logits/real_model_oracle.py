@@ -109,7 +109,7 @@ def main():
                 ids,
                 FAST_AGREES,
                 MLXX_KERNEL="auto",
-                MLXX_BLAS="auto",
+                MLXX_BLAS="",
             )
             if first != answer[:FAST_AGREES]:
                 problem = f"fast tokens {first}, mlx-lm's are {answer}"
