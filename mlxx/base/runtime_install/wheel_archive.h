@@ -13,7 +13,8 @@ struct ExtractLimits {
 // Unpacks a wheel (a zip) into `folder`, which exists. bad_file, naming the
 // entry, for one that would land outside of it, that is no plain file or
 // folder, that comes twice, or is damaged; and for more than the limits.
-// Python sources are left out. What was written until then stays: use a folder that can be thrown away.
+// Python sources are left out. What was written until then stays: use a folder
+// that can be thrown away.
 void extract_wheel(
     const std::filesystem::path& wheel,
     const std::filesystem::path& folder,
