@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/core/temporary_folder.h"
+
+namespace mlxx {
+
+// One kind of file that is not trusted.
+struct MutationFormat {
+  std::string name;
+  // A small right file.
+  std::string seed;
+  // The bytes where lengths and names are.
+  size_t head;
+  // Reads a file of this kind as the program does, and uses what it gives.
+  // May throw mlxx::Error and nothing else.
+  std::function<void(const std::string& content)> use;
+};
+
+// gguf, safetensors, config, tokenizer and index. Files are written into the
+// folder.
+std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder);
+
+}  // namespace mlxx
