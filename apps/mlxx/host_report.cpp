@@ -8,8 +8,8 @@
 #include "apps/mlxx/exit_codes.h"
 #include "apps/mlxx/processor.h"
 #include "mlxx/base/environment.h"
+#include "mlxx/base/error.h"
 #include "mlxx/base/paths.h"
-#include "mlxx/base/runtime_install/installed_variants.h"
 #include "mlxx/base/runtime_loader/blas.h"
 #include "mlxx/base/runtime_loader/nvidia_driver.h"
 #include "mlxx/base/runtime_loader/runtime_loader.h"
@@ -68,8 +68,8 @@ OrderedJson nvidia_report(OrderedJson& missing) {
   }
   std::string wanted = driver->cuda_version >= 13000 ? "cuda13" : "cuda12";
   bool installed = false;
-  for (const auto& variant : runtime::installed_variants()) {
-    installed = installed || variant.variant.starts_with("cuda");
+  for (const auto& candidate : runtime::find_candidates()) {
+    installed = installed || candidate.variant.starts_with("cuda");
   }
   if (!installed) {
     missing.push_back(fmt::format(
@@ -144,7 +144,12 @@ OrderedJson host_report() {
       {"total_bytes", memory.total_bytes},
       {"available_bytes", memory.available_bytes},
       {"limit_bytes", memory.limit_bytes}};
-  report["home"] = mlxx_home().string();
+  try {
+    report["home"] = mlxx_home().string();
+  } catch (const Error& error) {
+    report["home"] = "";
+    missing.push_back(error.what());
+  }
   report["missing"] = missing;
   return report;
 }

@@ -1,5 +1,4 @@
-/* Uses the C interface as C: see tests/capi/model_test.c for what needs a
- * model. */
+/* Uses the C interface as C. model_test.py has what needs a model. */
 
 #include <stdio.h>
 #include <string.h>
