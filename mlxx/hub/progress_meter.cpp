@@ -121,11 +121,11 @@ std::string ProgressMeter::line(const PullProgress& progress) const {
   }
   // A line that wraps could not be written over.
   size_t room = width_ - 1;
-  if (numbers.size() >= room) {
+  if (numbers.size() + 2 >= room) {
     return numbers.substr(0, room);
   }
   std::string name =
-      shorten(escape_line(progress.file), room - numbers.size() - 1);
+      shorten(escape_line(progress.file), room - numbers.size() - 2);
   return name.empty() ? numbers : numbers + "  " + name;
 }
 

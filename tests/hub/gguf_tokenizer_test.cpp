@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "mlxx/hub/gguf_file.h"
 #include "mlxx/text/tokenizer.h"
 #include "tests/core/error_of.h"
 #include "tests/core/temporary_folder.h"
@@ -91,7 +92,7 @@ TEST_F(GgufTokenizer, EachPreTokenizerSplitsDigitsItsOwnWay) {
 
 TEST_F(GgufTokenizer, SpecialAndUserTokensAreFoundInText) {
   auto b = byte_level("smollm");
-  EXPECT_EQ(encode(b, "a<think> ab<s>b"), (Ids{4, 9, 8, 5, 0, 5}));
+  EXPECT_EQ(encode(b, "a<think> ab<s>b"), (Ids{4, 9, 7, 6, 0, 5}));
   Json json = Json::parse(read(b).tokenizer_json);
   ASSERT_EQ(json["added_tokens"].size(), 2u);
   EXPECT_EQ(json["added_tokens"][0]["content"], "<s>");
@@ -250,13 +251,14 @@ constexpr int32_t kFirstPiece = 259;
 
 TEST_F(GgufTokenizer, SentencePieceMergesByScore) {
   auto b = sentence_piece();
-  // he and ll first (best scores), then ▁he, hell, ▁hell; "lo" would need the
-  // l that ll took, so "o" stays.
-  EXPECT_EQ(encode(b, "hello"), (Ids{kFirstPiece + 4, kFirstPiece + 11}));
-  // A bos before raw text, as its default is.
+  // he, ll, ▁he, ▁hell, ▁hello: each of the best pairs that are left.
+  EXPECT_EQ(encode(b, "hello"), (Ids{kFirstPiece + 6}));
+  // ll is better than lo.
   EXPECT_EQ(
-      encode(b, "hello", true),
-      (Ids{1, kFirstPiece + 4, kFirstPiece + 11}));
+      encode(b, "llo"),
+      (Ids{kFirstPiece + 7, kFirstPiece + 1, kFirstPiece + 11}));
+  // A bos before raw text, as its default is.
+  EXPECT_EQ(encode(b, "hello", true), (Ids{1, kFirstPiece + 6}));
 }
 
 TEST_F(GgufTokenizer, SentencePieceFallsBackToBytes) {

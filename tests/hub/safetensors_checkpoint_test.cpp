@@ -29,8 +29,9 @@ class SafetensorsModel : public ::testing::Test {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
   std::vector<std::string> names() {
+    auto model = open();
     std::vector<std::string> out;
-    for (const auto& tensor : open()->tensors()) {
+    for (const auto& tensor : model->tensors()) {
       out.push_back(tensor.name);
     }
     return out;

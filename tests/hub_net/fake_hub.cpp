@@ -245,6 +245,25 @@ std::string FakeRepo::listing() const {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string FakeRepo::tree() const {
+  Json entries = Json::array();
+  for (const FakeFile& file : files) {
+    Json entry = {
+        {"type", "file"},
+        {"path", file.name},
+        {"size", file.content.size()},
+        {"oid", git_hash(file.is_lfs ? "pointer" : file.content)}};
+    if (file.is_lfs) {
+      entry["lfs"] = {
+          {"oid", sha256_of(file.content)},
+          {"size", file.content.size()},
+          {"pointerSize", 134}};
+    }
+    entries.push_back(entry);
+  }
+  return entries.dump();
+}
+
 FakeResponse answer_content(
     const std::string& content,
     const FakeRequest& request) {
@@ -275,6 +294,11 @@ FakeResponse answer(const FakeRepo& repo, const FakeRequest& request) {
     return {
         .headers = {{"Content-Type", "application/json"}},
         .body = repo.listing()};
+  }
+  if (request.path.starts_with("/api/models/" + repo.name + "/tree/")) {
+    return {
+        .headers = {{"Content-Type", "application/json"}},
+        .body = repo.tree()};
   }
   std::string prefix = "/" + repo.name + "/resolve/" + repo.commit + "/";
   if (request.path.starts_with(prefix)) {

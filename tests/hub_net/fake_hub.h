@@ -89,6 +89,8 @@ struct FakeRepo {
   std::string hash(const std::string& file) const;
   // What GET /api/models/... answers.
   std::string listing() const;
+  // What GET /api/models/.../tree/... answers, which huggingface_hub asks for.
+  std::string tree() const;
 };
 
 std::string git_hash(const std::string& content);
