@@ -221,7 +221,7 @@ TEST_F(Answers, ShowDescribesTheModel) {
   EXPECT_EQ(json["supported"], true);
   EXPECT_EQ(json["layers"], 30);
   EXPECT_EQ(json["kv_heads"], 3);
-  EXPECT_EQ(json["context_length"], 2048);
+  EXPECT_EQ(json["context_length"], 8192);
   EXPECT_EQ(json["tokenizer_size"], 49152);
   EXPECT_TRUE(json["stored"].contains("Q4_1")) << result.out;
   EXPECT_NEAR(json["parameters"].get<double>(), 134.5e6, 1e6);
