@@ -21,4 +21,9 @@ class InterruptScope {
   struct sigaction previous_{};
 };
 
+// Waits until `descriptor` can be read, its end included. False if Ctrl-C came
+// to the living scope, be it before the wait or on another thread: a plain
+// read would miss both.
+bool wait_for_input(int descriptor);
+
 }  // namespace mlxx::apps

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "apps/mlxx/console.h"
+#include "apps/mlxx/interrupt.h"
 #include "mlxx/base/error.h"
 
 namespace mlxx::apps {
@@ -51,10 +52,11 @@ struct LineEditor::Terminal {
     char bytes[MB_LEN_MAX];
     std::mbstate_t state{};
     for (size_t length = 0; length < sizeof(bytes); ++length) {
-      ssize_t count = read(STDIN_FILENO, bytes + length, 1);
-      if (count < 0 && errno == EINTR) {
+      if (!wait_for_input(STDIN_FILENO)) {
         of(editor)->interrupted = true;
+        return -1;
       }
+      ssize_t count = read(STDIN_FILENO, bytes + length, 1);
       if (count <= 0) {
         return static_cast<int>(count);
       }
@@ -156,6 +158,9 @@ InputLine LineEditor::read_from_pipe() {
           "a line is over {} bytes",
           kMaxLineBytes);
     }
+    if (!wait_for_input(STDIN_FILENO)) {
+      return {LineStatus::interrupted, {}};
+    }
     char chunk[1 << 14];
     ssize_t count = read(STDIN_FILENO, chunk, sizeof(chunk));
     if (count > 0) {
@@ -163,7 +168,7 @@ InputLine LineEditor::read_from_pipe() {
       continue;
     }
     if (count < 0 && errno == EINTR) {
-      return {LineStatus::interrupted, {}};
+      continue;
     }
     if (count < 0) {
       fail(

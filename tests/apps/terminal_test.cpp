@@ -160,11 +160,10 @@ TEST_F(ChatOnATerminal, ControlCStopsTheAnswerOnly) {
   TerminalProgram chat(
       arguments({"--max-tokens", "4000", "--logit-bias", "{\"2\": -100}"}));
   ASSERT_TRUE(chat.wait_for("> ")) << chat.screen();
-  chat.type("Count to a thousand.\r");
-  // The echo of the line ends, then the answer begins.
-  ASSERT_TRUE(chat.wait_for("thousand.")) << chat.screen();
-  ASSERT_TRUE(chat.wait_for(" ")) << chat.screen();
-  ASSERT_TRUE(chat.wait_for(" ")) << chat.screen();
+  chat.type("What is the capital of France?\r");
+  // Only the answer has this word: the line may be echoed twice, once by the
+  // terminal and once by the editor.
+  ASSERT_TRUE(chat.wait_for("Paris")) << chat.screen();
   chat.type(kControlC);
   EXPECT_TRUE(chat.wait_for("interrupted")) << chat.screen();
   ASSERT_TRUE(chat.wait_for("> ")) << chat.screen();
