@@ -1,6 +1,5 @@
 #include "mlxx/generate/token_stream.h"
 
-#include <chrono>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -353,7 +352,7 @@ TEST(TokenStream, ErrorsOfMlxBecomeErrors) {
   }
 }
 
-TEST(TokenStream, LongAnswersKeepTimeAndMemoryFlat) {
+TEST(TokenStream, LongAnswersKeepMemoryFlat) {
   // State of fixed size that each step changes, so that a graph that is never
   // cut would grow with every token.
   class Counting : public FakeModel {
@@ -374,28 +373,17 @@ TEST(TokenStream, LongAnswersKeepTimeAndMemoryFlat) {
   sampling.frequency_penalty = 0.1f;
   constexpr int kSteps = 10000;
   TokenStream stream(model, {1}, sequence, {sampling, 0, kSteps});
-  // The fastest hundred of a thousand: other programs only make steps slower.
-  auto thousand = [&] {
-    double best = 1e9;
-    for (int block = 0; block < 10; ++block) {
-      auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < 100; ++i) {
-        stream.next();
-      }
-      std::chrono::duration<double> time =
-          std::chrono::steady_clock::now() - start;
-      best = std::min(best, time.count());
+  auto advance = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      stream.next();
     }
-    return best;
   };
-  double first = thousand();
+  advance(1000);
   size_t memory = memory_use().active;
-  for (int i = 0; i < kSteps - 2000; ++i) {
-    stream.next();
-  }
-  double last = thousand();
+  advance(kSteps - 1000);
+  // A graph that is never cut holds every step's arrays, and re-doing it is
+  // what would make later steps slower.
   EXPECT_LT(memory_use().active, memory + 4096);
-  EXPECT_LT(last, first * 1.5);
 }
 
 TEST(ReusePrefix, KeepsTheCommonPrefixButNeverTheLastToken) {
