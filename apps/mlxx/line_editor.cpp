@@ -120,6 +120,9 @@ InputLine LineEditor::read_line(const std::string& prompt) {
   EditLine* editor = terminal_->editor.get();
   terminal_->prompt = prompt;
   terminal_->interrupted = false;
+  // Left alone, the editor takes the terminal over only after it has shown the
+  // prompt: what is typed in between is echoed twice, and a Ctrl-D is lost.
+  el_set(editor, EL_PREP_TERM, 1);
   int length = 0;
   const char* line = el_gets(editor, &length);
   if (!line || length <= 0) {
