@@ -30,6 +30,8 @@ class TemporaryFolder {
       const {
     auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
+    // Some file systems wait for the disk when a file is cut and written anew.
+    std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }

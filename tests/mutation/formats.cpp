@@ -1,5 +1,6 @@
 #include "tests/mutation/formats.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/mapped_file.h"
@@ -95,7 +96,7 @@ std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder) {
   formats.push_back(
       {"config",
        read(whole / "config.json"),
-       SIZE_MAX,
+       0,
        [=, &folder](const auto& content) {
          folder.write("whole/config.json", content);
          models::load_model(*hub::open_checkpoint(whole));
@@ -104,14 +105,14 @@ std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder) {
   formats.push_back(
       {"tokenizer",
        checkpoint->text().tokenizer_json,
-       SIZE_MAX,
+       0,
        [](const auto& content) { use_tokenizer(content); }});
 
   fs::path sharded = make_sharded(folder);
   formats.push_back(
       {"index",
        read(sharded / "model.safetensors.index.json"),
-       SIZE_MAX,
+       0,
        [=, &folder](const auto& content) {
          folder.write("sharded/model.safetensors.index.json", content);
          use_checkpoint(sharded, false);

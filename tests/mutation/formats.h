@@ -14,7 +14,7 @@ struct MutationFormat {
   std::string name;
   // A small right file.
   std::string seed;
-  // The bytes where lengths and names are.
+  // The bytes where lengths and names are; 0 for a JSON text.
   size_t head;
   // Reads a file of this kind as the program does, and uses what it gives.
   // May throw mlxx::Error and nothing else.

@@ -79,7 +79,7 @@ void Mutator::replace_decimal_number(std::string& content, size_t at) {
 
 void Mutator::change(std::string& content, size_t head) {
   if (content.empty()) {
-    content = "x";
+    content.push_back('x');
     return;
   }
   size_t bound =
@@ -120,6 +120,39 @@ void Mutator::change(std::string& content, size_t head) {
       content.insert(at, 1, kPunctuation[below(sizeof(kPunctuation) - 1)]);
       break;
   }
+}
+
+// One quoted string becomes another one of the text, or a number.
+void Mutator::replace_string(std::string& content) {
+  auto quoted = [&](size_t from) {
+    size_t begin = content.find('"', from);
+    size_t end =
+        begin == std::string::npos ? begin : content.find('"', begin + 1);
+    return end == std::string::npos ? std::pair<size_t, size_t>(0, 0)
+                                    : std::pair(begin, end + 1 - begin);
+  };
+  auto [source, source_length] = quoted(below(content.size()));
+  std::string part = below(3) == 0 ? kTexts[below(std::size(kTexts))]
+                                   : content.substr(source, source_length);
+  auto [target, target_length] = quoted(below(content.size()));
+  if (target_length > 0) {
+    content.replace(target, target_length, part);
+  }
+}
+
+std::string Mutator::mutate_json(std::string content) {
+  if (below(2) == 0) {
+    return mutate(std::move(content), SIZE_MAX);
+  }
+  size_t changes = 1 + below(3);
+  for (size_t i = 0; i < changes; ++i) {
+    if (below(3) == 0) {
+      replace_string(content);
+    } else {
+      replace_decimal_number(content, below(content.size()));
+    }
+  }
+  return content;
 }
 
 std::string Mutator::mutate(std::string content, size_t head) {

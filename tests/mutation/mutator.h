@@ -15,6 +15,10 @@ class Mutator {
   // file. Most fall into the first `head` bytes, where lengths and names are.
   std::string mutate(std::string content, size_t head);
 
+  // As above for JSON; half of the files stay valid JSON with other numbers
+  // and strings in it.
+  std::string mutate_json(std::string content);
+
   uint64_t next();
   // In [0, bound).
   size_t below(size_t bound) {
@@ -25,6 +29,7 @@ class Mutator {
   void change(std::string& content, size_t head);
   void replace_binary_number(std::string& content, size_t at);
   void replace_decimal_number(std::string& content, size_t at);
+  void replace_string(std::string& content);
 
   uint64_t state_;
 };
