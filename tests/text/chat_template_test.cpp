@@ -145,6 +145,93 @@ TEST(ChatTemplate, ContinuesTheLastMessage) {
       "[user]q<end>[assistant]The answer");
 }
 
+TEST(ChatTemplate, ContinuesTextThatTheTemplateStrips) {
+  RenderOptions options;
+  options.continue_final_message = true;
+  const char* messages = R"([{"role":"user","content":"q"},
+                             {"role":"assistant","content":"Once \n"}])";
+  const char* loop = "{% for m in messages %}[{{ m.content }}]{% endfor %}";
+  const char* strips =
+      "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}";
+  EXPECT_EQ(render(loop, messages, "null", options), "[q][Once \n");
+  EXPECT_EQ(render(strips, messages, "null", options), "[q][Once");
+  EXPECT_THROW(
+      render("{{ messages[0].content }}", messages, "null", options),
+      Error);
+}
+
+TEST(ChatTemplate, GetsContentInTheFormThatItTakes) {
+  const char* messages = R"([{"role":"user","content":"hi"}])";
+  const char* parts =
+      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' "
+      "%}<{{ p.text }}>{% endif %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(render(parts, messages), "<hi>");
+  EXPECT_EQ(render("{{ messages[0].content }}", messages), "hi");
+}
+
+TEST(ChatTemplate, GetsArgumentsInTheFormThatItTakes) {
+  const char* call = R"([{"role":"user","content":"q"},
+      {"role":"assistant","content":null,"tool_calls":[{"id":"1",
+       "type":"function",
+       "function":{"name":"add","arguments":"{\"a\": 2}"}}]}])";
+  const char* loop = "{% for m in messages %}{% for c in m.tool_calls or [] %}";
+  const char* end = "{% endfor %}{% endfor %}";
+  auto with = [&](const char* body) {
+    return render((std::string(loop) + body + end).c_str(), call);
+  };
+  EXPECT_EQ(with("{{ c.function.arguments | tojson }}"), R"({"a": 2})");
+  EXPECT_EQ(
+      with("{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}"
+           "{% endfor %}"),
+      "a=2");
+  // Concatenated with text, an object would be an error.
+  EXPECT_EQ(with("{{ 'call ' + c.function.arguments }}"), R"(call {"a":2})");
+}
+
+TEST(ChatTemplate, WorkBombsEndWithAnError) {
+  const char* messages = R"([{"role":"user","content":"x"}])";
+  for (const char* source :
+       {"{% for a in range(999) %}{% for b in range(999) %}{% for c in "
+        "range(999) %}x{% endfor %}{% endfor %}{% endfor %}",
+        "{{ range(1000000000) | list | length }}",
+        "{{ 'x' * 1000000000 }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ 'x'.center(1000000000) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'x' | indent(1000000000, true) }}",
+        "{% set ns = namespace(s='xxxxxxxxxx') %}{% for i in range(99) %}"
+        "{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}"}) {
+    EXPECT_NE(error_of(source, messages), "") << source;
+  }
+}
+
+TEST(ChatTemplate, NestingWithoutEndIsAnError) {
+  const char* messages = R"([{"role":"user","content":"x"}])";
+  std::string parentheses =
+      "{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}";
+  EXPECT_NE(error_of(parentheses.c_str(), messages), "");
+  std::string lists = "{{ " + std::string(5000, '[') + " }}";
+  EXPECT_NE(error_of(lists.c_str(), messages), "");
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) {
+    blocks += "{% if true %}";
+  }
+  EXPECT_NE(error_of(blocks.c_str(), messages), "");
+  std::string formats = "{{ ";
+  for (int i = 0; i < 3000; ++i) {
+    formats += "'%s' % (";
+  }
+  EXPECT_NE(error_of(formats.c_str(), messages), "");
+  std::string tools = std::string(3000, '[') + std::string(3000, ']');
+  EXPECT_THROW(render("{{ tools | tojson }}", messages, tools.c_str()), Error);
+}
+
+TEST(ChatTemplate, ErrorsNameTheLine) {
+  std::string error =
+      error_of("a\n\n{% if %}{% endif %}", R"([{"role":"user"}])");
+  EXPECT_NE(error.find("chat:3"), std::string::npos) << error;
+}
+
 TEST(NormalizeMessages, NullContentAndCallArguments) {
   auto messages = normalize_messages(parse_ordered_json(
       R"([{"role":"assistant","content":null,"tool_calls":[
@@ -162,6 +249,13 @@ TEST(NormalizeMessages, NullContentAndCallArguments) {
   EXPECT_EQ(messages[0]["tool_calls"][1]["function"]["arguments"], "not json");
   EXPECT_EQ(messages[1]["content"], "ab");
   EXPECT_EQ(messages[2]["content"], "");
+
+  auto reasoning = normalize_messages(parse_ordered_json(
+      R"([{"role":"assistant","content":"a","reasoning":"why","name":null}])",
+      "test"));
+  EXPECT_EQ(reasoning[0]["reasoning_content"], "why");
+  EXPECT_EQ(reasoning[0]["thinking"], "why");
+  EXPECT_FALSE(reasoning[0].contains("name"));
 }
 
 TEST(SelectChatTemplate, ByNameAndNotByPosition) {

@@ -196,6 +196,58 @@ TEST(Tokenizer, ControlTokensInPlainTextStayText) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("a<end>b", plain)), "a<end>b");
 }
 
+TEST(Tokenizer, PutsTheFirstTokenOnce) {
+  auto tokenizer = Tokenizer::from_json(tiny_tokenizer_json({}, true));
+  EncodeOptions whole;
+  whole.add_special_tokens = true;
+  const std::vector<int32_t> hi = {256, 'h', 'i'};
+  EXPECT_EQ(tokenizer->encode("hi", whole), hi);
+  EXPECT_EQ(tokenizer->encode("<s>hi", whole), hi);
+  EXPECT_EQ(tokenizer->encode("<s>hi"), hi);
+  // What the text itself has twice stays, with and without the automatic one.
+  EXPECT_EQ(byte_level()->encode("<s><s>", whole).size(), 2u);
+  EXPECT_EQ(tokenizer->encode("hhi", whole).size(), 4u);
+
+  // A rendered chat gets only the template's own.
+  for (const char* source :
+       {"{{ bos_token }}{{ messages[0].content }}",
+        "{{ messages[0].content }}"}) {
+    auto chat = ChatTemplate::compile(source, "<s>", "</s>");
+    auto ids = chat->encode(
+        *tokenizer,
+        parse_ordered_json(R"([{"role":"user","content":"hi"}])", "test"),
+        nullptr);
+    EXPECT_EQ(
+        std::count(ids.begin(), ids.end(), 256),
+        std::string(source).starts_with("{{ bos") ? 1 : 0);
+  }
+}
+
+TEST(Tokenizer, RefusesIdsThatWouldNeedHugeMasks) {
+  Json json = parse_json(tiny_tokenizer_json({}, false), "test");
+  json["model"]["vocab"]["far"] = 4'000'000'000u;
+  EXPECT_THROW(Tokenizer::from_json(json.dump()), Error);
+}
+
+TEST(Tokenizer, RefusesFilesNestedWithoutEnd) {
+  Json json = parse_json(tiny_tokenizer_json({}, false), "test");
+  std::string text = json.dump();
+  text.pop_back();
+  text += ",\"more\":" + std::string(200'000, '[') + "}";
+  EXPECT_THROW(Tokenizer::from_json(text), Error);
+}
+
+TEST(StreamDecoder, MarksBadBytesOfRunsOnce) {
+  auto tokenizer = byte_fallback({"▁", "x", "▁x"});
+  auto x = *tokenizer->token_to_id("x");
+  std::vector<int32_t> ids =
+      {byte_id(0xE4), byte_id(0xB8), byte_id(0xAD), byte_id(0xFF), x};
+  std::vector<std::string> deltas;
+  EXPECT_EQ(stream(tokenizer, ids, &deltas), "中\uFFFDx");
+  EXPECT_EQ(deltas, (std::vector<std::string>{"", "", "中", "\uFFFD", "x"}));
+  EXPECT_EQ(tokenizer->decode(ids), "中\uFFFDx");
+}
+
 TEST(ChatTemplateEncode, OnlyTheTemplateMakesControlTokens) {
   auto tokenizer = byte_level();
   auto chat = ChatTemplate::compile(

@@ -81,6 +81,14 @@ pub struct GrammarTokens {
     vocabulary_size: usize,
 }
 
+/// One answer's way through a grammar.
+pub struct Walk {
+    matcher: Matcher,
+    /// End-of-text tokens behind a complete answer: llguidance stops by itself
+    /// when nothing can follow, and takes no token from then on.
+    ends: usize,
+}
+
 impl GrammarTokens {
     fn new(tokenizer: &Tokenizer, size: usize, eos: &[u32]) -> Result<GrammarTokens, Failure> {
         let Some(first) = eos.first() else {
@@ -115,7 +123,7 @@ impl GrammarTokens {
         })
     }
 
-    fn matcher(&self, kind: u32, text: &str) -> Result<Matcher, Failure> {
+    fn walk(&self, kind: u32, text: &str) -> Result<Walk, Failure> {
         check_depth(text)?;
         let grammar = match kind {
             0 => TopLevelGrammar::from_json_schema(compact(serde_json::from_str(text)?)),
@@ -126,7 +134,7 @@ impl GrammarTokens {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(message) => failure(message),
-            None => Ok(matcher),
+            None => Ok(Walk { matcher, ends: 0 }),
         }
     }
 }
@@ -172,7 +180,7 @@ const _: () = {
     const fn sent<T: Send>() {}
     shared::<GrammarTokens>();
     shared::<Tokenizer>();
-    sent::<Matcher>();
+    sent::<Walk>();
 };
 
 unsafe fn ids<'a>(data: *const u32, count: usize) -> &'a [u32] {
@@ -212,31 +220,34 @@ pub unsafe extern "C" fn mlxx_matcher_new(
     kind: u32,
     grammar: *const u8,
     len: usize,
-    out: *mut *mut Matcher,
+    out: *mut *mut Walk,
     error: *mut Bytes,
 ) -> i32 {
     enter(out, error, || {
         Ok(Box::into_raw(Box::new(
-            tokens.matcher(kind, text(grammar, len)?)?,
+            tokens.walk(kind, text(grammar, len)?)?,
         )))
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_clone(
-    matcher: &Matcher,
-    out: *mut *mut Matcher,
+    walk: &Walk,
+    out: *mut *mut Walk,
     error: *mut Bytes,
 ) -> i32 {
     enter(out, error, || {
-        Ok(Box::into_raw(Box::new(matcher.deep_clone())))
+        Ok(Box::into_raw(Box::new(Walk {
+            matcher: walk.matcher.deep_clone(),
+            ends: walk.ends,
+        })))
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn mlxx_matcher_free(matcher: *mut Matcher) {
-    if !matcher.is_null() {
-        drop(Box::from_raw(matcher));
+pub unsafe extern "C" fn mlxx_matcher_free(walk: *mut Walk) {
+    if !walk.is_null() {
+        drop(Box::from_raw(walk));
     }
 }
 
@@ -245,7 +256,7 @@ pub unsafe extern "C" fn mlxx_matcher_free(matcher: *mut Matcher) {
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_mask(
     tokens: &GrammarTokens,
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     mask: *mut u32,
     words: usize,
     error: *mut Bytes,
@@ -256,13 +267,13 @@ pub unsafe extern "C" fn mlxx_matcher_mask(
         if words != needed {
             return failure(format!("the mask has {words} words instead of {needed}"));
         }
-        let allowed = matcher.compute_mask_or_eos()?;
+        let allowed = walk.matcher.compute_mask_or_eos()?;
         let out = std::slice::from_raw_parts_mut(mask, words);
         out.fill(0);
         let bits = allowed.as_slice();
         let count = bits.len().min(words);
         out[..count].copy_from_slice(&bits[..count]);
-        if tokens.vocabulary_size % 32 != 0 {
+        if !tokens.vocabulary_size.is_multiple_of(32) {
             out[words - 1] &= (1u32 << (tokens.vocabulary_size % 32)) - 1;
         }
         Ok(())
@@ -272,14 +283,14 @@ pub unsafe extern "C" fn mlxx_matcher_mask(
 /// `out`: how many of the tokens, from the first on, the grammar takes.
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_validate(
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     tokens: *const u32,
     count: usize,
     out: *mut usize,
     error: *mut Bytes,
 ) -> i32 {
     enter(out, error, || {
-        Ok(matcher.validate_tokens(ids(tokens, count))?)
+        Ok(walk.matcher.validate_tokens(ids(tokens, count))?)
     })
 }
 
@@ -287,13 +298,19 @@ pub unsafe extern "C" fn mlxx_matcher_validate(
 /// token would leave llguidance's matcher in an error state for good.)
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_commit(
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     token: u32,
     out: *mut bool,
     error: *mut Bytes,
 ) -> i32 {
     enter(out, error, || {
-        if matcher.is_stopped() || matcher.validate_tokens(&[token])? == 0 {
+        let matcher = &mut walk.matcher;
+        if matcher.is_stopped() {
+            let is_end = matcher.compute_mask_or_eos()?.is_allowed(token);
+            walk.ends += usize::from(is_end);
+            return Ok(is_end);
+        }
+        if matcher.validate_tokens(&[token])? == 0 {
             return Ok(false);
         }
         matcher.consume_token(token)?;
@@ -303,37 +320,44 @@ pub unsafe extern "C" fn mlxx_matcher_commit(
 
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_rollback(
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     count: usize,
     error: *mut Bytes,
 ) -> i32 {
     let mut unused = ();
-    enter(&mut unused, error, || Ok(matcher.rollback(count)?))
+    enter(&mut unused, error, || {
+        let ends = walk.ends.min(count);
+        walk.ends -= ends;
+        if count > ends {
+            walk.matcher.rollback(count - ends)?;
+        }
+        Ok(())
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_is_accepting(
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     out: *mut bool,
     error: *mut Bytes,
 ) -> i32 {
-    enter(out, error, || Ok(matcher.is_accepting()?))
+    enter(out, error, || Ok(walk.matcher.is_accepting()?))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn mlxx_matcher_is_stopped(matcher: &Matcher) -> bool {
-    matcher.is_stopped()
+pub unsafe extern "C" fn mlxx_matcher_is_stopped(walk: &Walk) -> bool {
+    walk.matcher.is_stopped()
 }
 
 /// `out` gets the only possible next tokens as native-endian u32.
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_matcher_forced(
-    matcher: &mut Matcher,
+    walk: &mut Walk,
     out: *mut Bytes,
     error: *mut Bytes,
 ) -> i32 {
     enter(out, error, || {
-        let forced = matcher.compute_ff_tokens();
+        let forced = walk.matcher.compute_ff_tokens();
         Ok(Bytes::from_vec(
             forced.iter().flat_map(|id| id.to_ne_bytes()).collect(),
         ))

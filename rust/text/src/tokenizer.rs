@@ -135,7 +135,7 @@ impl Tokenizer {
         // The text may start with the very token that is added to it.
         if add && ids.len() > 1 && ids[0] == ids[1] && self.is_special(ids[0]) {
             let bare = hf.encode_fast(text, false)?;
-            if bare.get_ids().first() == ids.first() {
+            if bare.len() < ids.len() && bare.get_ids().first() == ids.first() {
                 ids.remove(0);
             }
         }

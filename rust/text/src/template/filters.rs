@@ -1,7 +1,7 @@
 //! Filters, tests and functions where minijinja's differ from jinja2's.
 
 use super::dumps::{dumps, float_repr, Style};
-use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 /// No filter may make a text longer than this from a number in a template.
@@ -178,8 +178,11 @@ fn is_callable(value: &Value) -> bool {
 }
 
 /// dict(mapping), dict([(k, v), ...]), dict(a=1), as in Python.
-fn dict(args: &[Value]) -> Result<Value, Error> {
-    let (first, kwargs): (Option<Value>, Kwargs) = from_args(args)?;
+fn dict(args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+    if args.len() > 1 {
+        return invalid("dict expected at most 1 argument");
+    }
+    let first = args.first().cloned();
     let mut pairs = Vec::new();
     if let Some(first) = first {
         if first.kind() == ValueKind::Map {
@@ -202,6 +205,7 @@ fn dict(args: &[Value]) -> Result<Value, Error> {
 pub fn install(env: &mut Environment<'static>) {
     minijinja_contrib::add_to_environment(env);
     env.remove_global("debug");
+    super::text_filters::install(env);
     env.add_filter("tojson", tojson);
     env.add_filter("default", default);
     env.add_filter("d", default);
@@ -209,8 +213,7 @@ pub fn install(env: &mut Environment<'static>) {
     env.add_filter("float", float);
     env.add_filter("string", string);
     env.add_filter("center", center);
-    env.add_filter("forceescape", minijinja::filters::escape);
     env.add_test("iterable", is_iterable);
     env.add_test("callable", is_callable);
-    env.add_function("dict", |args: Rest<Value>| dict(&args));
+    env.add_function("dict", dict);
 }

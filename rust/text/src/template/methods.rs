@@ -2,7 +2,7 @@
 //! that it takes without their keyword arguments.
 
 use super::filters::{check_width, invalid};
-use minijinja::value::{from_args, Kwargs, ValueKind};
+use minijinja::value::{from_args, Kwargs, Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -130,7 +130,7 @@ fn split(text: &str, separator: Option<String>, limit: Option<usize>) -> Vec<Str
 }
 
 /// str.splitlines: \n, \r\n, \r and Unicode's other line ends.
-fn split_lines(text: &str, keep: bool) -> Vec<String> {
+pub fn split_lines(text: &str, keep: bool) -> Vec<String> {
     const ENDS: [char; 10] = [
         '\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}',
         '\u{2029}',
@@ -166,7 +166,7 @@ fn partition(text: &str, args: &[Value], from_right: bool) -> Result<Value, Erro
         None if from_right => ["", "", text],
         None => [text, "", ""],
     };
-    Ok(Value::from(parts.map(Value::from).to_vec()))
+    Ok(Value::from(Tuple::from(parts.map(Value::from))))
 }
 
 fn zfill(text: &str, width: usize) -> Result<Value, Error> {
@@ -246,7 +246,7 @@ fn str_method(text: &str, method: &str, args: &[Value]) -> Option<Result<Value, 
         "ljust" => padding(args).and_then(|(w, c)| pad(text, w, c, Side::Right)),
         "rjust" => padding(args).and_then(|(w, c)| pad(text, w, c, Side::Left)),
         "center" => padding(args).and_then(|(w, c)| pad(text, w, c, Side::Both)),
-        "casefold" => from_args(args).map(|()| Value::from(text.to_lowercase())),
+        "casefold" => from_args(args).map(|()| Value::from(text.to_lowercase().replace('ß', "ss"))),
         "swapcase" => from_args(args).map(|()| Value::from(swap_case(text))),
         "istitle" => from_args(args).map(|()| Value::from(is_title(text))),
         "isdecimal" => from_args(args)

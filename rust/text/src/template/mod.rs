@@ -3,7 +3,9 @@
 mod dumps;
 mod filters;
 mod methods;
+mod percent;
 mod source;
+mod text_filters;
 
 use crate::abi::{enter, failure, text, Bytes, Failure, RAISED};
 use minijinja::syntax::SyntaxConfig;

@@ -2,6 +2,7 @@
 //! between jinja2's and minijinja's syntax, and what is refused because
 //! minijinja would lose output without an error.
 
+use super::percent;
 use crate::abi::{failure, Failure};
 
 /// One `{% ... %}` tag: byte ranges in the source.
@@ -124,7 +125,9 @@ pub fn prepare(original: &str) -> Result<String, Failure> {
                     let replaced = follow_block(source, &tag, &mut open)?;
                     out.push_str(&source[start..tag.name_at]);
                     out.push_str(replaced);
-                    out.push_str(&source[tag.name_at + tag.name.len()..tag.end]);
+                    let code = &source[tag.name_at + tag.name.len()..tag.end - 2];
+                    out.push_str(&percent::rewrite(code));
+                    out.push_str("%}");
                     at = tag.end;
                     continue;
                 }
@@ -133,7 +136,11 @@ pub fn prepare(original: &str) -> Result<String, Failure> {
             Some(start + 1)
         };
         let end = end.unwrap_or(source.len()); // unclosed: the compiler says so
-        out.push_str(&source[start..end]);
+        if rest.starts_with("{{") {
+            out.push_str(&percent::rewrite(&source[start..end]));
+        } else {
+            out.push_str(&source[start..end]);
+        }
         at = end;
     }
     out.push_str(&source[at..]);
