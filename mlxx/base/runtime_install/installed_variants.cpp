@@ -1,9 +1,7 @@
 #include "mlxx/base/runtime_install/installed_variants.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -20,41 +18,13 @@
 #include "mlxx/base/runtime_loader/candidates.h"
 #include "mlxx/base/runtime_loader/trusted_path.h"
 #include "mlxx/base/sha256.h"
+#include "mlxx/base/staging_folder.h"
 
 namespace mlxx::runtime {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that is removed with the object unless it was renamed before.
-class StagingFolder {
- public:
-  explicit StagingFolder(const fs::path& parent) {
-    std::string name = (parent / ".staging-XXXXXX").string();
-    if (!mkdtemp(name.data())) {
-      fail(
-          ErrorKind::internal,
-          parent.string(),
-          "no folder can be made there: {}",
-          std::strerror(errno));
-    }
-    path_ = name;
-  }
-  ~StagingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  StagingFolder(const StagingFolder&) = delete;
-  StagingFolder& operator=(const StagingFolder&) = delete;
-
-  const fs::path& path() const {
-    return path_;
-  }
-
- private:
-  fs::path path_;
-};
 
 // Left by an installation that was killed: none takes a day.
 void remove_stale_staging(const fs::path& parent) {
