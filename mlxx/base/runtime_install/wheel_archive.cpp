@@ -1,18 +1,15 @@
 #include "mlxx/base/runtime_install/wheel_archive.h"
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "mlxx/base/error.h"
+#include "mlxx/base/new_file.h"
 #include "mlxx/base/paths.h"
 
 namespace mlxx::runtime {
@@ -27,68 +24,6 @@ struct CloseArchive {
   }
 };
 using Archive = std::unique_ptr<archive, CloseArchive>;
-
-class NewFile {
- public:
-  // Must not be there yet: O_EXCL also refuses to follow a link.
-  explicit NewFile(const fs::path& path)
-      : path_(path),
-        descriptor_(open(
-            path.c_str(),
-            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-            0644)) {
-    if (descriptor_ < 0) {
-      fail(
-          errno == EEXIST ? ErrorKind::bad_file : ErrorKind::internal,
-          path.string(),
-          "cannot be made: {}",
-          std::strerror(errno));
-    }
-    // Whatever the umask: other users may read, nobody else may write.
-    fchmod(descriptor_, 0644);
-  }
-  ~NewFile() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(const char* bytes, size_t count) {
-    while (count > 0) {
-      ssize_t written = ::write(descriptor_, bytes, count);
-      if (written < 0 && errno == EINTR) {
-        continue;
-      }
-      if (written <= 0) {
-        fail_to_write();
-      }
-      bytes += written;
-      count -= static_cast<size_t>(written);
-    }
-  }
-
-  void close() {
-    int descriptor = descriptor_;
-    descriptor_ = -1;
-    if (::close(descriptor) != 0) {
-      fail_to_write();
-    }
-  }
-
- private:
-  [[noreturn]] void fail_to_write() {
-    fail(
-        ErrorKind::internal,
-        path_.string(),
-        "cannot be written: {}",
-        std::strerror(errno));
-  }
-
-  fs::path path_;
-  int descriptor_;
-};
 
 // The entry's name as a path below the folder. A wheel has plain relative
 // names with forward slashes only.
@@ -187,6 +122,7 @@ void extract_wheel(
     }
     make_folders(target.parent_path());
     NewFile file(target);
+    file.make_readable();
     while (true) {
       la_ssize_t count =
           archive_read_data(reader.get(), block.data(), block.size());
@@ -204,7 +140,7 @@ void extract_wheel(
             "unpacks to more than {} bytes",
             limits.max_bytes);
       }
-      file.write(block.data(), static_cast<size_t>(count));
+      file.write({block.data(), static_cast<size_t>(count)});
     }
     file.close();
   }
