@@ -1,5 +1,8 @@
 #include "mlxx/base/sha256.h"
 
+#include <fstream>
+#include <vector>
+
 #include <openssl/evp.h>
 
 #include "mlxx/base/error.h"
@@ -39,6 +42,29 @@ std::string Sha256::hex() {
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;
   hash.update(bytes);
+  return hash.hex();
+}
+
+std::string sha256_of_file(
+    const std::filesystem::path& path,
+    const std::function<void()>& on_block) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail(ErrorKind::not_found, path.string(), "cannot be read");
+  }
+  Sha256 hash;
+  std::vector<char> block(size_t{1} << 20);
+  while (file) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    hash.update(std::as_bytes(
+        std::span(block.data(), static_cast<size_t>(file.gcount()))));
+    if (on_block) {
+      on_block();
+    }
+  }
+  if (!file.eof()) {
+    fail(ErrorKind::bad_file, path.string(), "cannot be read to its end");
+  }
   return hash.hex();
 }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,5 +25,11 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::span<const std::byte> bytes);
+
+// Of a whole file, read in blocks; `on_block` is called after each. not_found
+// if it cannot be opened, bad_file if it cannot be read to its end.
+std::string sha256_of_file(
+    const std::filesystem::path& path,
+    const std::function<void()>& on_block = {});
 
 }  // namespace mlxx

@@ -1,7 +1,5 @@
 #include <fstream>
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "mlxx/base/error.h"
 #include "mlxx/base/paths.h"
@@ -51,15 +49,7 @@ void check_wheel(
         wheel.string(),
         "cannot be read as a file");
   }
-  Sha256 hash;
-  std::vector<char> block(size_t{1} << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    hash.update(std::as_bytes(
-        std::span(block.data(), static_cast<size_t>(file.gcount()))));
-    tick(events);
-  }
-  std::string found = hash.hex();
+  std::string found = sha256_of_file(wheel, [&] { tick(events); });
   if (found != entry.wheel_sha256) {
     fail(
         ErrorKind::bad_file,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -39,24 +38,6 @@ void remove_stale_staging(const fs::path& parent) {
       fs::remove_all(entry.path(), error);
     }
   }
-}
-
-std::string sha256_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(ErrorKind::not_found, path.string(), "cannot be read");
-  }
-  Sha256 hash;
-  std::vector<char> block(size_t{1} << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    hash.update(std::as_bytes(
-        std::span(block.data(), static_cast<size_t>(file.gcount()))));
-  }
-  if (!file.eof()) {
-    fail(ErrorKind::bad_file, path.string(), "cannot be read to its end");
-  }
-  return hash.hex();
 }
 
 // Hash -> file of the wheels that the user gave. Each must be one of `pins`.
