@@ -23,6 +23,24 @@ struct Selection {
   }
 };
 
+// Calls part(begin, end) for all of `rows`: on this thread if there are fewer
+// than `few`, which are not worth waking the others for, else on every thread.
+template <typename Part>
+void for_each_row_range(
+    const Selection& selection,
+    int64_t rows,
+    int64_t few,
+    const Part& part) {
+  if (rows < few) {
+    part(0, rows);
+    return;
+  }
+  selection.threads->run([&](int thread) {
+    auto range = selection.threads->split(rows, thread);
+    part(range.begin, range.end);
+  });
+}
+
 // The fastest for this machine.
 Selection select_best();
 

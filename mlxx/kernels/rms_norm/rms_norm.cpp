@@ -34,14 +34,7 @@ class CpuRmsNorm : public CpuPrimitive {
           kernels.rms_norm(x + row * n, weight, eps, n, y + row * n);
         }
       };
-      if (rows < kManyRows) {
-        part(0, rows);
-        return;
-      }
-      selection.threads->run([&](int thread) {
-        auto range = selection.threads->split(rows, thread);
-        part(range.begin, range.end);
-      });
+      for_each_row_range(selection, rows, kManyRows, part);
     });
   }
 

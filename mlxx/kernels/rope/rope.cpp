@@ -84,14 +84,7 @@ class CpuRope : public CpuPrimitive {
               (size - 2 * half) * sizeof(float));
         }
       };
-      if (rows < kManyRows) {
-        part(0, rows);
-        return;
-      }
-      selection.threads->run([&](int thread) {
-        auto range = selection.threads->split(rows, thread);
-        part(range.begin, range.end);
-      });
+      for_each_row_range(selection, rows, kManyRows, part);
     });
   }
 

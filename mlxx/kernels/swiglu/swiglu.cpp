@@ -32,14 +32,7 @@ class CpuSwiglu : public CpuPrimitive {
           kernels.swiglu(gate + row * n, up + row * n, n, y + row * n);
         }
       };
-      if (rows < kManyRows) {
-        part(0, rows);
-        return;
-      }
-      selection.threads->run([&](int thread) {
-        auto range = selection.threads->split(rows, thread);
-        part(range.begin, range.end);
-      });
+      for_each_row_range(selection, rows, kManyRows, part);
     });
   }
 
