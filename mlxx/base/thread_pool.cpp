@@ -11,20 +11,14 @@
 #include <sched.h>
 #endif
 
+#include "mlxx/base/pause.h"
+
 namespace mlxx {
 namespace {
 
 // Long enough to bridge the operations between two kernels of a decode step,
 // short enough not to heat an idle machine.
 constexpr auto kSpin = std::chrono::microseconds(200);
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 int usable_processors() {
 #ifdef __linux__

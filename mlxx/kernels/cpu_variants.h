@@ -1,6 +1,8 @@
 #pragma once
 
+#include "mlxx/kernels/attention/block_attention.h"
 #include "mlxx/kernels/instruction_set.h"
+#include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
 #include "mlxx/kernels/row_kernels.h"
 
@@ -8,6 +10,8 @@ namespace mlxx::kernels {
 
 // The tables compiled for an instruction set of available_instruction_sets().
 const PanelKernels& panel_kernels(InstructionSet set);
+const ByteKernels& byte_kernels(InstructionSet set);
 const RowKernels& row_kernels(InstructionSet set);
+const BlockAttention& block_attention(InstructionSet set);
 
 }  // namespace mlxx::kernels

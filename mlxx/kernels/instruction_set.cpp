@@ -10,6 +10,8 @@ std::string_view to_string(InstructionSet set) {
       return "avx2";
     case InstructionSet::avx512:
       return "avx512";
+    case InstructionSet::avx512vnni:
+      return "avx512vnni";
   }
   return "portable";
 }
@@ -26,6 +28,9 @@ std::vector<InstructionSet> available_instruction_sets() {
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
       sets.push_back(InstructionSet::avx512);
+      if (__builtin_cpu_supports("avx512vnni")) {
+        sets.push_back(InstructionSet::avx512vnni);
+      }
     }
   }
 #endif

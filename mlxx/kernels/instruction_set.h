@@ -9,7 +9,7 @@ namespace mlxx::kernels {
 // Variants that CPU kernels are compiled for, the best one last. Every build
 // has `portable`: plain vector code for the architecture's baseline (SSE2,
 // NEON).
-enum class InstructionSet { portable, avx2, avx512 };
+enum class InstructionSet { portable, avx2, avx512, avx512vnni };
 
 std::string_view to_string(InstructionSet set);
 

@@ -44,31 +44,82 @@ Selection select_best() {
   return select(available_instruction_sets().back(), 0);
 }
 
-Selection select_from_environment() {
+std::string_view to_string(ActivationForm form) {
+  switch (form) {
+    case ActivationForm::float32:
+      return "fp32";
+    case ActivationForm::int16:
+      return "int16";
+    case ActivationForm::int8:
+      return "int8";
+  }
+  return "int16";
+}
+
+ActivationForm activation_form(std::string_view place, std::string_view text) {
+  for (auto form :
+       {ActivationForm::float32,
+        ActivationForm::int16,
+        ActivationForm::int8}) {
+    if (to_string(form) == text) {
+      return form;
+    }
+  }
+  fail(
+      ErrorKind::invalid_request,
+      place,
+      "must be one of fp32, int16, int8, found '{}'",
+      text);
+}
+
+namespace {
+
+InstructionSet instruction_set_from_environment() {
   auto sets = available_instruction_sets();
-  int threads = threads_from_environment();
-  auto setting = environment("MLXX_KERNEL");
+  auto setting = environment("MLXX_CPU");
   if (!setting || *setting == "auto") {
-    return select(sets.back(), threads);
+    return sets.back();
   }
-  if (*setting == "fallback") {
-    Selection selection;
-    selection.fallback = true;
-    return selection;
-  }
-  std::vector<std::string_view> names{"auto", "fallback"};
+  std::vector<std::string_view> names{"auto"};
   for (InstructionSet set : sets) {
     if (to_string(set) == *setting) {
-      return select(set, threads);
+      return set;
     }
     names.push_back(to_string(set));
   }
   fail(
       ErrorKind::invalid_request,
-      "MLXX_KERNEL",
+      "MLXX_CPU",
       "must be one of {} on this machine, found '{}'",
       fmt::join(names, ", "),
       *setting);
+}
+
+}  // namespace
+
+Selection select_from_environment() {
+  int threads = threads_from_environment();
+  InstructionSet set = instruction_set_from_environment();
+  auto activations = environment("MLXX_CPU_ACTIVATIONS");
+  auto form = activations
+      ? activation_form("MLXX_CPU_ACTIVATIONS", *activations)
+      : ActivationForm::int16;
+  auto setting = environment("MLXX_KERNEL");
+  if (setting && *setting == "fallback") {
+    Selection selection;
+    selection.fallback = true;
+    return selection;
+  }
+  if (setting && *setting != "auto") {
+    fail(
+        ErrorKind::invalid_request,
+        "MLXX_KERNEL",
+        "must be auto or fallback, found '{}'",
+        *setting);
+  }
+  Selection selection = select(set, threads);
+  selection.activations = form;
+  return selection;
 }
 
 }  // namespace mlxx::kernels

@@ -4,6 +4,7 @@
 
 #include "mlxx/base/thread_pool.h"
 #include "mlxx/kernels/instruction_set.h"
+#include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 
 namespace mlxx::kernels {
 
@@ -16,6 +17,8 @@ struct Selection {
   InstructionSet instruction_set = InstructionSet::portable;
   // What CPU kernels compute with; null where none will run.
   std::shared_ptr<ThreadPool> threads;
+  // How activations meet quantized weights in CPU kernels.
+  ActivationForm activations = ActivationForm::int16;
 
   // Whether float32 arrays are computed by our CPU kernels.
   bool has_cpu_kernels() const {
@@ -44,11 +47,21 @@ void for_each_row_range(
 // The fastest for this machine.
 Selection select_best();
 
-// From MLXX_KERNEL: unset or "auto" is the fastest for this machine,
-// "fallback" the plain operations, and the name of an instruction set
-// ("portable", "avx2", "avx512") the CPU kernels compiled for it. Another
-// value, or a set that this processor lacks, is an invalid_request.
+// From the environment, invalid_request where a value is none of these or this
+// processor lacks it:
+// MLXX_KERNEL: unset or "auto" is the fastest for this machine, "fallback" the
+// plain operations.
+// MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni");
+// unset or "auto": the best one.
+// MLXX_CPU_ACTIVATIONS: "int16" (also if unset), "int8" or "fp32".
 // MLXX_THREADS: threads of the CPU kernels; unset: one per processor.
 Selection select_from_environment();
+
+// "fp32", "int16", "int8".
+std::string_view to_string(ActivationForm form);
+// invalid_request, naming `place`, for other text.
+ActivationForm activation_form(
+    std::string_view place,
+    std::string_view text);
 
 }  // namespace mlxx::kernels

@@ -95,6 +95,32 @@ MLXX_INLINE Floats load_float16(const uint16_t* p) {
 #endif
 }
 
+// To the nearest half, ties to even; beyond its range the largest one.
+MLXX_INLINE void store_float16(uint16_t* p, Floats v) {
+  const Floats most = broadcast(65504.0f);
+  v = v > most ? most : v;
+  v = v < -most ? -most : v;
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(
+      reinterpret_cast<__m256i*>(p),
+      _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  Words sign = ((Words)v >> 16) & 0x8000u;
+  Words bits = (Words)v & 0x7fffffffu;
+  // Adding a power of two leaves what a subnormal half holds in the low bits.
+  Words small = (Words)((Floats)bits + broadcast(0.5f)) - 0x3f000000u;
+  Words odd = (bits >> 13) & 1u;
+  Words normal = (bits + 0x0fffu + odd - 0x38000000u) >> 13;
+  Words half = bits < 0x38800000u ? small : normal;
+  half = bits > 0x7f800000u ? Words{} + 0x7e00u : half;  // not a number
+  *reinterpret_cast<Halves*>(p) = __builtin_convertvector(half | sign, Halves);
+#endif
+}
+
 MLXX_INLINE Floats load_bfloat16(const uint16_t* p) {
   Words bits =
       __builtin_convertvector(*reinterpret_cast<const Halves*>(p), Words) << 16;

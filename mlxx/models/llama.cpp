@@ -11,6 +11,7 @@
 #include "mlxx/models/registry.h"
 #include "mlxx/nn/block.h"
 #include "mlxx/nn/embedding.h"
+#include "mlxx/nn/fused_decoder.h"
 
 namespace mlxx::models::llama {
 
@@ -207,8 +208,11 @@ class LlamaModel : public Model {
   }
 
   cache::CacheList make_cache(const CacheOptions& options) const override {
-    cache::CacheList caches;
     int limit = options.max_kv_size;
+    if (fused_ && limit == 0 && !options.per_layer) {
+      return fused_->make_cache();
+    }
+    cache::CacheList caches;
     for (bool sliding : config_.sliding) {
       if (sliding) {
         int window = config_.sliding_window;
@@ -226,11 +230,17 @@ class LlamaModel : public Model {
 
   mx::array forward(const mx::array& tokens, cache::CacheList& cache)
       const override {
+    if (nn::FusedDecoder::made(cache)) {
+      return (*fused_)(tokens, cache, kernels::LogitRows::all);
+    }
     return head(norm_(trunk(tokens, cache)));
   }
 
   mx::array forward_last(const mx::array& tokens, cache::CacheList& cache)
       const override {
+    if (nn::FusedDecoder::made(cache)) {
+      return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
+    }
     mx::array h = trunk(tokens, cache);
     int last = h.shape(1) - 1;
     h = mx::slice(h, {0, last, 0}, {h.shape(0), last + 1, h.shape(2)});
@@ -253,6 +263,14 @@ class LlamaModel : public Model {
       layer.use(selection);
     }
     norm_.use(selection);
+    std::string why;
+    fused_ = nn::FusedDecoder::make(
+        {embed_tokens_, layers_, norm_, lm_head_ ? &*lm_head_ : nullptr},
+        selection,
+        why);
+    if (!fused_) {
+      log_debug("llama: operations layer by layer, since {}", why);
+    }
   }
 
   bool skips(const std::string& tensor) const override {
@@ -286,6 +304,7 @@ class LlamaModel : public Model {
   std::vector<nn::TransformerBlock> layers_;
   nn::RMSNorm norm_;
   std::optional<nn::Linear> lm_head_;
+  std::optional<nn::FusedDecoder> fused_;
 };
 
 std::unique_ptr<Model> make(const hub::Checkpoint& checkpoint) {

@@ -17,6 +17,9 @@ namespace mlxx::models {
 struct CacheOptions {
   // Keep at most this many tokens per layer (rotating); 0 means no limit.
   int max_kv_size = 0;
+  // One entry per layer, for plain operations layer by layer, also where the
+  // whole decoder could run as one kernel: what gradients need.
+  bool per_layer = false;
 };
 
 // What programs ask about a model without knowing its family.

@@ -43,6 +43,16 @@ class PlainRope : public Rope {
         offset,
         selection);
   }
+  std::optional<Rotations> rotations() const override {
+    Rotations rotations{{}, 1, options_.traditional};
+    int half = options_.dims / 2;
+    double base = static_cast<float>(options_.base);
+    for (int i = 0; i < half; ++i) {
+      rotations.per_position.push_back(
+          double{scale_} / std::pow(base, static_cast<double>(i) / half));
+    }
+    return rotations;
+  }
   const char* name() const override {
     return name_;
   }
@@ -80,6 +90,14 @@ class WavelengthRope : public Rope {
          .wavelengths = wavelengths_},
         offset,
         selection);
+  }
+  std::optional<Rotations> rotations() const override {
+    Rotations rotations{{}, input_scale_, options_.traditional};
+    for (size_t i = 0; i < wavelengths_.size(); ++i) {
+      rotations.per_position.push_back(
+          1.0 / double{wavelengths_.data<float>()[i]});
+    }
+    return rotations;
   }
   const char* name() const override {
     return name_;

@@ -2,12 +2,20 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "mlxx/base/json.h"
 #include "mlxx/core/mlx.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::nn {
+
+// What rotary positions do to pairs of numbers, whatever the length.
+struct Rotations {
+  std::vector<double> per_position;  // angle of each pair, [dims / 2]
+  double scale;                      // multiplies what is rotated
+  bool pairs;                        // (2i, 2i + 1), not (i, dims / 2 + i)
+};
 
 // Rotary position embedding of the first `dims` of the last axis.
 class Rope {
@@ -18,6 +26,10 @@ class Rope {
       const mx::array& x,
       int offset,
       const kernels::Selection& selection = {}) const = 0;
+  // For kernels of whole layers; nothing if the angles depend on the length.
+  virtual std::optional<Rotations> rotations() const {
+    return std::nullopt;
+  }
   // What `mlxx show` prints: "plain", "linear", "llama3", ...
   virtual const char* name() const = 0;
 };

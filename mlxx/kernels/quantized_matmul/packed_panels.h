@@ -5,10 +5,20 @@
 #include <span>
 
 #include "mlxx/core/parameters.h"
-#include "mlxx/kernels/quantized_matmul/panel_kernels.h"
+#include "mlxx/kernels/quantized_matmul/prepared_rows.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
+
+ProductKernels product_kernels(const Selection& selection);
+
+// What one thread needs while it multiplies.
+struct PanelScratch {
+  std::vector<float> numbers;  // unpacked
+  std::vector<uint8_t> bytes;
+  std::vector<float> scales;
+  std::vector<float> biases;
+};
 
 // The panels of one matrix [out, in], with what computes on them. Immutable
 // once made; the primitives of lazy arrays share it.
@@ -38,8 +48,22 @@ class PanelMatrix {
     return size_;
   }
 
+  const PanelLayout& layout() const {
+    return layout_;
+  }
+  int64_t panels() const {
+    return (out_ + kLanes - 1) / kLanes;
+  }
+
   // y [rows, out] = x [rows, in] times the transpose.
   void multiply(const float* x, int64_t rows, float* y) const;
+  // tile [rows][32] = all rows of `activations`, prepared for this layout,
+  // times panel `index`. Outputs past the last one are zero.
+  void multiply_panel(
+      int64_t index,
+      const ActivationRows& activations,
+      PanelScratch& scratch,
+      float* tile) const;
   // y [in] = row `index` of the matrix; not a number outside it.
   void copy_row(int64_t index, float* y) const;
   // MLX's form: with float32 scales and biases, or the dense numbers in their
@@ -56,23 +80,24 @@ class PanelMatrix {
   void allocate();
   void on_panels(const std::function<void(int64_t)>& work) const;
   WeightArrays restore_dense() const;
-  void multiply_panels(
-      ThreadPool::Range panels,
-      const float* x,
-      const float* sums,
-      int64_t rows,
-      float* y) const;
+  void multiply_floats(
+      int64_t index,
+      const ActivationRows& activations,
+      PanelScratch& scratch,
+      float* tile) const;
+  void multiply_bytes(
+      int64_t index,
+      const ActivationRows& activations,
+      PanelScratch& scratch,
+      float* tile) const;
 
-  int64_t panels() const {
-    return (out_ + kLanes - 1) / kLanes;
-  }
   std::byte* panel(int64_t index) const {
     return data_ + index * layout_.panel_bytes();
   }
 
   PanelLayout layout_;
   int out_;
-  const PanelKernels* kernels_;
+  ProductKernels kernels_;
   std::shared_ptr<ThreadPool> threads_;
   std::optional<mx::allocator::Data> buffer_;  // MLX's allocator counts it
   size_t size_ = 0;
@@ -87,6 +112,9 @@ class PackedPanels : public PackedWeights {
 
   mx::array matmul(const mx::array& x) const override;
   mx::array take_rows(const mx::array& ids) const override;
+  const std::shared_ptr<const PanelMatrix>& matrix() const {
+    return matrix_;
+  }
   WeightArrays restore() const override {
     return matrix_->restore();
   }

@@ -1,64 +1,10 @@
 // Compiled once per instruction set, with MLXX_PANEL_KERNELS naming the table
 // of that variant.
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
-#include "mlxx/kernels/vector_lanes.h"
+#include "mlxx/kernels/quantized_matmul/panel_numbers.h"
 
 namespace mlxx::kernels {
 namespace {
-
-// Vectors per panel.
-constexpr int kVectors = kLanes / kWidth;
-constexpr int kHalf = kChunk / 2;
-
-// Number `index` of the chunk in each lane of vector v.
-template <int kBits>
-MLXX_INLINE Floats quantized_number(const uint32_t* words, int index, int v) {
-  constexpr uint32_t kMask = (1u << kBits) - 1;
-  int first = index * kBits;
-  int word = first / 32;
-  int shift = first % 32;
-  Words bits = load_words(words + word * kLanes + v * kWidth) >> shift;
-  if (shift + kBits > 32) {
-    bits |= load_words(words + (word + 1) * kLanes + v * kWidth)
-        << (32 - shift);
-  }
-#if defined(__AVX512F__)
-  if constexpr (kBits == 4) {
-    // The lookup ignores all but the low four bits.
-    const __m512 numbers =
-        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_maskz_permutexvar_ps(0xffff, (__m512i)bits, numbers);
-  }
-#endif
-  if (shift + kBits != 32) {
-    bits &= kMask;
-  }
-  return to_floats(bits);
-}
-
-MLXX_INLINE Floats load_number(const std::byte* at, NumberType type, int v) {
-  if (type == NumberType::float16) {
-    return load_float16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
-  }
-  if (type == NumberType::bfloat16) {
-    return load_bfloat16(reinterpret_cast<const uint16_t*>(at) + v * kWidth);
-  }
-  return load(reinterpret_cast<const float*>(at) + v * kWidth);
-}
-
-MLXX_INLINE void load_scales(
-    const PanelLayout& layout,
-    const std::byte* group,
-    Floats (&scales)[kVectors],
-    Floats (&biases)[kVectors]) {
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
-    scales[v] = load_number(group, layout.type, v);
-    biases[v] = layout.symmetric
-        ? scales[v] * layout.zero
-        : load_number(group + kLanes * layout.number_bytes(), layout.type, v);
-  }
-}
 
 template <int kBits>
 void one_row_of(
@@ -216,19 +162,9 @@ void unpack(
   if (layout.is_dense()) {
     return unpack_dense(layout, panel, from, to, q, scales, biases);
   }
-  int per_group = layout.chunks_per_group();
   for (int64_t chunk = from; chunk < to; ++chunk) {
-    const std::byte* group = panel + (chunk / per_group) * layout.group_bytes();
-    Floats s[kVectors];
-    Floats b[kVectors];
-    load_scales(layout, group, s, b);
-    for (int v = 0; v < kVectors; ++v) {
-      store(scales + v * kWidth, s[v]);
-      store(biases + v * kWidth, b[v]);
-    }
-    const auto* words = reinterpret_cast<const uint32_t*>(
-        group + layout.header_bytes() +
-        (chunk % per_group) * layout.chunk_bytes());
+    store_scales(layout, panel, chunk, scales, biases);
+    const uint32_t* words = chunk_words(layout, panel, chunk);
     switch (layout.bits) {
       case 2:
         unpack_chunk<2>(words, q);

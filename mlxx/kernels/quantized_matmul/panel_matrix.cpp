@@ -10,9 +10,6 @@ namespace mlxx::kernels {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Unpacked numbers of one panel at a time: 128 KiB, which a core's own cache
-// holds.
-constexpr int64_t kBlockChunks = 32;
 
 bool survives(std::span<const float> values, NumberType type) {
   return std::ranges::all_of(values, [&](float v) {
@@ -100,7 +97,7 @@ PanelMatrix::PanelMatrix(
     const Selection& selection)
     : layout_{},
       out_(arrays.weight.shape(0)),
-      kernels_(&panel_kernels(selection.instruction_set)),
+      kernels_(product_kernels(selection)),
       threads_(threads_of(selection)) {
   mx::array words = mx::contiguous(arrays.weight);
   mx::eval(words);
@@ -129,7 +126,7 @@ bool PanelMatrix::can_pack(const mx::array& dense) {
 PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
     : layout_{},
       out_(dense.shape(0)),
-      kernels_(&panel_kernels(selection.instruction_set)),
+      kernels_(product_kernels(selection)),
       threads_(threads_of(selection)) {
   mx::array numbers = mx::contiguous(dense);
   mx::eval(numbers);
@@ -218,90 +215,6 @@ void PanelMatrix::fill_panel(const Source& source, int64_t index) {
           reinterpret_cast<uint32_t*>(at + layout_.header_bytes()) + lane;
       for (int64_t w = 0; w < words_per_group; ++w) {
         target[w * kLanes] = words[group * words_per_group + w];
-      }
-    }
-  }
-}
-
-void PanelMatrix::multiply(const float* x, int64_t rows, float* y) const {
-  int64_t chunks = layout_.chunks();
-  std::vector<float> sums(rows * chunks);
-  auto sum_rows = [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) {
-      kernels_->chunk_sums(
-          x + row * layout_.in,
-          chunks,
-          sums.data() + row * chunks);
-    }
-  };
-  // Waking the threads costs more than a few sums.
-  constexpr int64_t kFewRows = 8;
-  if (rows < kFewRows) {
-    sum_rows(0, rows);
-  } else {
-    threads_->run([&](int thread) {
-      auto range = threads_->split(rows, thread);
-      sum_rows(range.begin, range.end);
-    });
-  }
-  threads_->run([&](int thread) {
-    multiply_panels(threads_->split(panels(), thread), x, sums.data(), rows, y);
-  });
-}
-
-void PanelMatrix::multiply_panels(
-    ThreadPool::Range range,
-    const float* x,
-    const float* sums,
-    int64_t rows,
-    float* y) const {
-  int64_t chunks = layout_.chunks();
-  std::vector<float> scratch;
-  std::vector<float> edge;
-  if (rows > 1) {
-    scratch.resize(kBlockChunks * kLanes * (kChunk + 2));
-  }
-  float* q = scratch.data();
-  float* scales = q + kBlockChunks * kLanes * kChunk;
-  float* biases = scales + kBlockChunks * kLanes;
-  for (size_t i = range.begin; i < range.end; ++i) {
-    int64_t first_out = static_cast<int64_t>(i) * kLanes;
-    bool whole = first_out + kLanes <= out_;
-    float* target = y + first_out;
-    int64_t ldy = out_;
-    if (!whole) {
-      edge.resize(rows * kLanes);
-      target = edge.data();
-      ldy = kLanes;
-    }
-    if (rows == 1) {
-      kernels_->one_row(layout_, panel(i), x, sums, target);
-    } else {
-      for (int64_t from = 0; from < chunks; from += kBlockChunks) {
-        int64_t to = std::min(from + kBlockChunks, chunks);
-        kernels_->unpack(layout_, panel(i), from, to, q, scales, biases);
-        kernels_->many_rows(
-            q,
-            scales,
-            biases,
-            to - from,
-            x + from * kChunk,
-            layout_.in,
-            sums + from,
-            chunks,
-            rows,
-            from == 0,
-            target,
-            ldy);
-      }
-    }
-    if (!whole) {
-      size_t count = out_ - first_out;
-      for (int64_t row = 0; row < rows; ++row) {
-        std::copy_n(
-            edge.data() + row * kLanes,
-            count,
-            y + row * out_ + first_out);
       }
     }
   }

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "mlxx/cache/cache.h"
+#include "mlxx/kernels/decode_step/sequence_kv.h"
+
+namespace mlxx::cache {
+
+// The state of all layers of a decoder that runs as one kernel, in blocks of 64
+// tokens: one entry of a CacheList stands for every layer.
+class DecoderCache : public KVCache {
+ public:
+  explicit DecoderCache(const kernels::KvShape& shape) : shape_(shape) {}
+
+  // The sequences of a batch of that many rows. The first call decides;
+  // another number later is an internal error.
+  std::span<const std::unique_ptr<kernels::SequenceKv>> sequences(int rows);
+  // What the newest step gives when it has run; absent before the first.
+  const std::optional<mx::array>& newest() const {
+    return newest_;
+  }
+  void set_newest(mx::array done) {
+    newest_ = std::move(done);
+  }
+
+  // The kernel writes keys and values by itself: an internal error.
+  KVView append(const mx::array& keys, const mx::array& values) override;
+  int offset() const override;
+  int trim(int n) override;
+  bool is_trimmable() const override {
+    return true;
+  }
+  size_t nbytes() const override;
+  std::vector<mx::array> state() const override;
+  Mask make_mask(int L) const override;
+
+  // A cache with the same tokens on the same blocks: no copy is made.
+  std::unique_ptr<DecoderCache> fork() const;
+
+ private:
+  kernels::KvShape shape_;
+  std::vector<std::unique_ptr<kernels::SequenceKv>> sequences_;
+  std::optional<mx::array> newest_;
+};
+
+}  // namespace mlxx::cache

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "mlxx/kernels/decode_step/decoder_program.h"
+
+namespace mlxx::kernels {
+
+// A whole decoder as one operation of MLX on the CPU: MLX's cost per operation
+// is most of a small model's decode step.
+class DecodeStep {
+ public:
+  DecodeStep(
+      std::shared_ptr<const DecoderWeights> weights,
+      const Selection& selection);
+
+  // Why the program can't run such a decoder; empty if it can.
+  static std::string refuses(const DecoderWeights& weights);
+
+  const KvShape& kv_shape() const {
+    return shape_;
+  }
+
+  struct Result {
+    // float32: [B, V] of the last token, or [B, L, V].
+    mx::array logits;
+    // [1]; evaluating it runs the step. The next step of these sequences must
+    // be given it.
+    mx::array done;
+  };
+  // tokens [B, L] of any integer dtype; row b continues sequences[b]. Lengths
+  // of the sequences grow at once, their contents when the step is evaluated.
+  Result operator()(
+      const mx::array& tokens,
+      std::span<const std::unique_ptr<SequenceKv>> sequences,
+      const std::optional<mx::array>& previous,
+      LogitRows rows) const;
+
+ private:
+  std::shared_ptr<const DecoderWeights> weights_;
+  KvShape shape_;
+  std::shared_ptr<DecoderProgram> program_;
+};
+
+}  // namespace mlxx::kernels

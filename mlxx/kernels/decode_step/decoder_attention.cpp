@@ -1,0 +1,204 @@
+// Positions, keys and values, and attention of a decoder's layers.
+#include <algorithm>
+#include <utility>
+
+#include "mlxx/kernels/decode_step/decoder_program.h"
+
+namespace mlxx::kernels {
+namespace {
+
+void rotate_pairs(
+    float* x,
+    const float* cosines,
+    const float* sines,
+    int64_t pairs) {
+  for (int64_t i = 0; i < pairs; ++i) {
+    float a = x[2 * i];
+    float b = x[2 * i + 1];
+    x[2 * i] = a * cosines[i] - b * sines[i];
+    x[2 * i + 1] = a * sines[i] + b * cosines[i];
+  }
+}
+
+}  // namespace
+
+void DecoderProgram::rotate(int index, int64_t row) {
+  auto pairs = static_cast<int64_t>(weights_->rotations.size());
+  const float* cosines = cosines_.data() + row * pairs;
+  const float* sines = sines_.data() + row * pairs;
+  auto turn = [&](float* head) {
+    if (weights_->rotate_pairs) {
+      rotate_pairs(head, cosines, sines, pairs);
+    } else {
+      row_kernels_.rotate_halves(head, cosines, sines, pairs, head);
+    }
+  };
+  int64_t size = weights_->head_size;
+  float* queries = queries_.data() + row * query_size();
+  for (int64_t h = 0; h < weights_->heads; ++h) {
+    turn(queries + h * size);
+  }
+  for (int64_t i = 0; i < query_size(); ++i) {
+    queries[i] *= weights_->attention_scale;
+  }
+  const Row& at = rows_[row];
+  int token = at.position % kBlockLength;
+  const KvBlock& block =
+      *inputs_[at.input].kv.blocks[at.position / kBlockLength];
+  for (int h = 0; h < weights_->kv_heads; ++h) {
+    float* key = keys_.data() + row * kv_size() + h * size;
+    turn(key);
+    attention_.store_key(key, size, token, kv_type_, block.keys(index, h));
+    attention_.store_value(
+        values_.data() + row * kv_size() + h * size,
+        size,
+        token,
+        kv_type_,
+        block.values(index, h));
+  }
+}
+
+void DecoderProgram::set_visible(
+    int index,
+    int64_t row,
+    int64_t split,
+    int32_t& begin,
+    int32_t& end) const {
+  int64_t position = rows_[row].position;
+  int64_t start = split * kSplitLength;
+  int window = layer(index).window;
+  int64_t first = window > 0 ? std::max<int64_t>(0, position + 1 - window) : 0;
+  begin =
+      static_cast<int32_t>(std::clamp<int64_t>(first - start, 0, kSplitLength));
+  end = static_cast<int32_t>(
+      std::clamp<int64_t>(position + 1 - start, 0, kSplitLength));
+}
+
+KvSplit DecoderProgram::split_of(
+    int input,
+    int index,
+    int64_t head,
+    int64_t split) const {
+  const auto& blocks = inputs_[input].kv.blocks;
+  KvSplit parts{};
+  for (size_t i = 0; i < kSplitBlocks; ++i) {
+    size_t b = split * kSplitBlocks + i;
+    if (b < blocks.size()) {
+      parts.keys[i] = blocks[b]->keys(index, static_cast<int>(head));
+      parts.values[i] = blocks[b]->values(index, static_cast<int>(head));
+    }
+  }
+  return parts;
+}
+
+void DecoderProgram::attend(int index, int64_t item, Scratch& scratch) {
+  if (tiles_ > 0) {
+    attend_tile(index, item, scratch);
+  } else {
+    attend_split(index, item);
+  }
+}
+
+void DecoderProgram::attend_tile(int index, int64_t item, Scratch& scratch) {
+  int64_t tile = item % tiles_;
+  int64_t head = item / tiles_ % weights_->kv_heads;
+  auto input = static_cast<int>(item / tiles_ / weights_->kv_heads);
+  int64_t count =
+      static_cast<int64_t>(rows_.size()) / static_cast<int64_t>(inputs_.size());
+  int64_t per_tile = kSplitQueries / group();
+  int64_t first = input * count + tile * per_tile;
+  int64_t last = std::min(first + per_tile, (input + 1) * count);
+  int64_t size = weights_->head_size;
+
+  const float* queries[kSplitQueries];
+  int32_t begin[kSplitQueries];
+  int32_t end[kSplitQueries];
+  SplitState later[kSplitQueries];
+  SplitState states[kSplitQueries];
+  int64_t n = 0;
+  for (int64_t row = first; row < last; ++row) {
+    for (int64_t g = 0; g < group(); ++g, ++n) {
+      int64_t at = row * query_size() + (head * group() + g) * size;
+      queries[n] = queries_.data() + at;
+      states[n] = {kNoScore, 0, attention_rows_.data() + at};
+      later[n].out = scratch.outs.data() + n * size;
+      std::fill_n(states[n].out, size, 0.0f);
+    }
+  }
+  for (int64_t split = 0; split <= rows_[last - 1].position / kSplitLength;
+       ++split) {
+    bool any = false;
+    for (int64_t i = 0; i < n; ++i) {
+      set_visible(index, first + i / group(), split, begin[i], end[i]);
+      any = any || begin[i] < end[i];
+    }
+    if (!any) {
+      continue;
+    }
+    attention_.attend(
+        {split_of(input, index, head, split),
+         kv_type_,
+         size,
+         n,
+         queries,
+         begin,
+         end},
+        later);
+    for (int64_t i = 0; i < n; ++i) {
+      if (begin[i] < end[i]) {
+        attention_.join(later[i], size, states[i]);
+      }
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    attention_.finish(states[i], size);
+  }
+}
+
+void DecoderProgram::attend_split(int index, int64_t item) {
+  int64_t split = item % splits_;
+  int64_t head = item / splits_ % weights_->kv_heads;
+  int64_t row = item / splits_ / weights_->kv_heads;
+  int64_t size = weights_->head_size;
+  const float* queries[kSplitQueries];
+  int32_t begin[kSplitQueries];
+  int32_t end[kSplitQueries];
+  SplitState* states = split_states_.data() + item * group();
+  for (int64_t g = 0; g < group(); ++g) {
+    queries[g] =
+        queries_.data() + row * query_size() + (head * group() + g) * size;
+    set_visible(index, row, split, begin[g], end[g]);
+    states[g] = {kNoScore, 0, split_outs_.data() + (item * group() + g) * size};
+  }
+  if (begin[0] < end[0]) {
+    attention_.attend(
+        {split_of(rows_[row].input, index, head, split),
+         kv_type_,
+         size,
+         group(),
+         queries,
+         begin,
+         end},
+        states);
+  }
+}
+
+const float* DecoderProgram::join_splits(int64_t row, Scratch& scratch) {
+  int64_t size = weights_->head_size;
+  for (int64_t head = 0; head < weights_->heads; ++head) {
+    SplitState state{kNoScore, 0, scratch.row.data() + head * size};
+    std::fill_n(state.out, size, 0.0f);
+    int64_t kv_head = row * weights_->kv_heads + head / group();
+    for (int64_t split = 0; split < splits_; ++split) {
+      const SplitState& part =
+          split_states_[(kv_head * splits_ + split) * group() + head % group()];
+      if (part.sum > 0) {
+        attention_.join(part, size, state);
+      }
+    }
+    attention_.finish(state, size);
+  }
+  return scratch.row.data();
+}
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <span>
+
+#include "mlxx/base/phased_job.h"
+#include "mlxx/kernels/decode_step/decoder_weights.h"
+#include "mlxx/kernels/decode_step/sequence_kv.h"
+#include "mlxx/kernels/row_kernels.h"
+
+namespace mlxx::kernels {
+
+// New tokens of one sequence.
+struct DecoderInput {
+  const int32_t* tokens;
+  int count;
+  SequenceKv::Step kv;  // holds room for them
+};
+
+// Which rows get logits.
+enum class LogitRows { last_of_each, all };
+
+// Runs a decoder on the CPU: all threads go through its layers together. Rows
+// are computed in passes of bounded size; a row's bits do not depend on what
+// else is computed. One thread at a time.
+class DecoderProgram {
+ public:
+  DecoderProgram(
+      std::shared_ptr<const DecoderWeights> weights,
+      const Selection& selection);
+
+  // Every input has the same count. logits: [inputs, V] or [inputs, count, V].
+  void run(std::span<DecoderInput> inputs, LogitRows rows, float* logits);
+
+ private:
+  enum class Part { attention, output, mlp, down, head };
+  static constexpr int kParts = 5;
+  // Up to so many rows, each thread prepares all of them for itself instead of
+  // waiting for the others.
+  static constexpr int kRowsPreparedByAll = 2;
+  enum class Action { embed, prepare, multiply, rotate, attend };
+  // A phase. `part`: which products, or which rows are prepared.
+  struct Step {
+    Action action;
+    Part part;
+    int layer;
+  };
+  struct Row {
+    int input;
+    int position;
+    int32_t token;
+  };
+  // Of one thread.
+  struct Scratch {
+    PreparedRows prepared;
+    int prepared_for;  // the step
+    std::vector<float> row;
+    PanelScratch panels;
+    std::vector<float> tile;
+    std::vector<float> second_tile;
+    std::vector<float> outs;  // of attention
+  };
+
+  const DecoderLayerWeights& layer(int index) const {
+    return weights_->layers[index];
+  }
+  int64_t query_size() const {
+    return int64_t{weights_->heads} * weights_->head_size;
+  }
+  int64_t kv_size() const {
+    return int64_t{weights_->kv_heads} * weights_->head_size;
+  }
+  int64_t group() const {
+    return weights_->heads / weights_->kv_heads;
+  }
+  int64_t input_size(Part part) const;
+  int64_t row_count(Part part) const;
+
+  void find_needs();
+  void run_pass(int first, int count, LogitRows wanted, int total);
+  void place_rows(int first, int count);
+  void plan();
+  void add_products(Part part, int layer, int64_t items);
+  void do_items(int step, int thread, int64_t begin, int64_t end);
+
+  void embed(int64_t row);
+  void rotate(int layer, int64_t row);
+  void attend(int layer, int64_t item, Scratch& scratch);
+  void attend_tile(int layer, int64_t item, Scratch& scratch);
+  void attend_split(int layer, int64_t item);
+  void set_visible(
+      int layer,
+      int64_t row,
+      int64_t split,
+      int32_t& begin,
+      int32_t& end) const;
+  KvSplit split_of(int input, int layer, int64_t head, int64_t split) const;
+  const float* join_splits(int64_t row, Scratch& scratch);
+  void prepare(
+      Part part,
+      int layer,
+      int64_t row,
+      PreparedRows& into,
+      Scratch& scratch);
+  void multiply(int step, int64_t item, Scratch& scratch);
+  const float* product(
+      const PanelLinear& linear,
+      int64_t panel,
+      const PreparedRows& rows,
+      Scratch& scratch,
+      std::vector<float>& tile);
+
+  std::shared_ptr<const DecoderWeights> weights_;
+  ProductKernels products_;
+  const RowKernels& row_kernels_;
+  const BlockAttention& attention_;
+  KvType kv_type_;
+  PhasedJob job_;
+  std::vector<Scratch> scratch_;
+  PreparedRows::Needs needs_[kParts];
+  std::vector<PreparedRows> prepared_;  // per part
+  std::vector<Step> steps_;
+  std::vector<PhasedJob::Phase> phases_;
+
+  // Of the pass.
+  std::span<DecoderInput> inputs_;
+  std::vector<Row> rows_;
+  // Rows that get logits, and where those go.
+  std::vector<std::pair<int, float*>> out_rows_;
+  float* logits_ = nullptr;
+  int64_t tiles_ = 0;   // of rows per input; 0: every row by itself, in splits
+  int64_t splits_ = 0;  // of the longest row
+  std::vector<float> cosines_;            // [rows, dims / 2]
+  std::vector<float> sines_;              // [rows, dims / 2]
+  std::vector<float> x_;                  // [rows, E]
+  std::vector<float> queries_;            // [rows, heads * D]
+  std::vector<float> keys_;               // [rows, kv_heads * D]
+  std::vector<float> values_;             // [rows, kv_heads * D]
+  std::vector<float> attention_rows_;     // [rows, heads * D]
+  std::vector<float> inner_;              // [rows, I]
+  std::vector<SplitState> split_states_;  // [rows, kv_heads, splits, group]
+  std::vector<float> split_outs_;         // the same, D numbers each
+};
+
+// How a program keeps keys and values.
+KvShape kv_shape(const DecoderWeights& weights, const Selection& selection);
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,79 @@
+#include "mlxx/kernels/decode_step/sequence_kv.h"
+
+#include <cstring>
+
+namespace mlxx::kernels {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+KvBlock::KvBlock(const KvShape& shape)
+    : shape_(shape),
+      buffer_(mx::allocator::malloc(shape.block_bytes() + kAlignment)) {
+  mx::allocator::Buffer buffer = buffer_.buffer();
+  auto address = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
+  data_ = static_cast<std::byte*>(buffer.raw_ptr()) +
+      (kAlignment - address % kAlignment) % kAlignment;
+  // Whole tiles of keys are multiplied, also those not yet written.
+  std::memset(data_, 0, shape.block_bytes());
+}
+
+void KvBlock::copy_from(const KvBlock& other) {
+  std::memcpy(data_, other.data_, shape_.block_bytes());
+}
+
+SequenceKv::~SequenceKv() {
+  while (!blocks_.empty()) {
+    drop_last();
+  }
+}
+
+void SequenceKv::drop_last() {
+  --blocks_.back()->owners_;
+  blocks_.pop_back();
+}
+
+SequenceKv::Step SequenceKv::extend(int tokens) {
+  Step step{length_, {}, {}};
+  size_t needed = (length_ + tokens + kBlockLength - 1) / kBlockLength;
+  if (length_ % kBlockLength != 0 && blocks_.back()->owners_ > 1) {
+    auto own = std::make_shared<KvBlock>(shape_);
+    own->owners_ = 1;
+    step.copies.emplace_back(blocks_.back(), own);
+    --blocks_.back()->owners_;
+    blocks_.back() = std::move(own);
+  }
+  while (blocks_.size() < needed) {
+    auto block = std::make_shared<KvBlock>(shape_);
+    block->owners_ = 1;
+    blocks_.push_back(std::move(block));
+  }
+  step.blocks = blocks_;
+  length_ += tokens;
+  return step;
+}
+
+void SequenceKv::truncate(int length) {
+  if (length >= length_) {
+    return;
+  }
+  length_ = length;
+  size_t needed = (length + kBlockLength - 1) / kBlockLength;
+  while (blocks_.size() > needed) {
+    drop_last();
+  }
+}
+
+std::unique_ptr<SequenceKv> SequenceKv::fork() const {
+  auto other = std::make_unique<SequenceKv>(shape_);
+  for (const auto& block : blocks_) {
+    ++block->owners_;
+  }
+  other->blocks_ = blocks_;
+  other->length_ = length_;
+  return other;
+}
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "mlxx/cache/cache.h"
+#include "mlxx/kernels/decode_step/decode_step.h"
+#include "mlxx/nn/block.h"
+#include "mlxx/nn/embedding.h"
+
+namespace mlxx::nn {
+
+// Embedding, blocks, last norm and head as one kernel, where there is one that
+// computes them: on the CPU, with packed weights. Not differentiable.
+class FusedDecoder {
+ public:
+  // The modules of a decoder. `head` null: the embedding.
+  struct Parts {
+    Embedding& embedding;
+    std::span<TransformerBlock> blocks;
+    RMSNorm& norm;
+    Linear* head;
+  };
+  // Once the weights are in. Nothing, and the reason in `why`, if the kernel
+  // does not cover these parts.
+  static std::optional<FusedDecoder> make(
+      const Parts& parts,
+      const kernels::Selection& selection,
+      std::string& why);
+
+  // Its state, one entry for all layers.
+  cache::CacheList make_cache() const;
+  static bool made(const cache::CacheList& cache);
+
+  // tokens [B, L] -> logits [B, V] of the last one, or [B, L, V].
+  mx::array operator()(
+      const mx::array& tokens,
+      cache::CacheList& cache,
+      kernels::LogitRows rows) const;
+
+ private:
+  explicit FusedDecoder(kernels::DecodeStep step) : step_(std::move(step)) {}
+
+  kernels::DecodeStep step_;
+};
+
+}  // namespace mlxx::nn
