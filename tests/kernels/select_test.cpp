@@ -16,10 +16,18 @@ TEST(Select, ReadsTheEnvironment) {
   EXPECT_FALSE(select_from_environment().fallback);
   setenv("MLXX_KERNEL", "fallback", 1);
   EXPECT_TRUE(select_from_environment().fallback);
-  setenv("MLXX_KERNEL", "portable", 1);
+  unsetenv("MLXX_KERNEL");
+  setenv("MLXX_CPU", "portable", 1);
   EXPECT_EQ(
       select_from_environment().instruction_set,
       InstructionSet::portable);
+  EXPECT_EQ(select_from_environment().activations, ActivationForm::int16);
+  for (const char* form : {"fp32", "int16", "int8"}) {
+    setenv("MLXX_CPU_ACTIVATIONS", form, 1);
+    EXPECT_EQ(to_string(select_from_environment().activations), form);
+  }
+  unsetenv("MLXX_CPU_ACTIVATIONS");
+  unsetenv("MLXX_CPU");
   setenv("MLXX_THREADS", "3", 1);
   EXPECT_EQ(select_from_environment().threads->size(), 3);
   for (const char* bad : {"0", "-1", "2x", "1e3", "99999999999"}) {
@@ -27,15 +35,22 @@ TEST(Select, ReadsTheEnvironment) {
     EXPECT_THROW(select_from_environment(), Error) << bad;
   }
   unsetenv("MLXX_THREADS");
-  setenv("MLXX_KERNEL", "fastest", 1);
-  try {
-    select_from_environment();
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::invalid_request);
-    EXPECT_NE(std::string(error.what()).find("'fastest'"), std::string::npos);
+}
+
+TEST(Select, NamesWhatItDoesNotKnow) {
+  for (const char* variable :
+       {"MLXX_KERNEL", "MLXX_CPU", "MLXX_CPU_ACTIVATIONS"}) {
+    setenv(variable, "fastest", 1);
+    try {
+      select_from_environment();
+      ADD_FAILURE() << "accepted " << variable;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_request);
+      EXPECT_NE(std::string(error.what()).find("'fastest'"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(variable), std::string::npos);
+    }
+    unsetenv(variable);
   }
-  unsetenv("MLXX_KERNEL");
 }
 
 }  // namespace

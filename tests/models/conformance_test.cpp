@@ -68,7 +68,11 @@ class Conformance : public testing::TestWithParam<Variant> {
 TEST_P(Conformance, LogitsHaveTheShapeOfTheSummary) {
   auto summary = model_->summary();
   auto cache = model_->make_cache({});
-  EXPECT_EQ(static_cast<int>(cache.size()), summary.layers);
+  // One entry per layer, or one for a decoder that runs as one kernel.
+  EXPECT_TRUE(cache.size() == 1 || std::ssize(cache) == summary.layers);
+  EXPECT_EQ(
+      std::ssize(model_->make_cache({.per_layer = true})),
+      summary.layers);
   mx::array logits = model_->forward(tokens(2, 7), cache);
   EXPECT_EQ(logits.shape(), (mx::Shape{2, 7, summary.vocab_size}));
   EXPECT_TRUE(mx::all(mx::isfinite(logits)).item<bool>());
@@ -238,7 +242,8 @@ TEST_P(Conformance, QuantizedWeightsGiveNearlyTheDequantizedLogits) {
   mx::array got = model->forward(ids, cache);
   auto reference = load(dense);
   cache = reference->make_cache({});
-  EXPECT_LT(relative_error(got, reference->forward(ids, cache)), 2e-4);
+  // Activations and keys are rounded where weights are quantized.
+  EXPECT_LT(relative_error(got, reference->forward(ids, cache)), 1e-3);
   EXPECT_LT(model->summary().weight_bytes, reference->summary().weight_bytes);
 }
 
