@@ -1,0 +1,55 @@
+#include "mlxx/core/borrowed_array.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "mlxx/base/error.h"
+
+namespace mlxx {
+
+namespace {
+
+// What MLX's CPU allocator puts before a buffer's bytes: their number.
+using Header = size_t;
+
+bool has_cpu_allocator() {
+  constexpr size_t kBytes = 64;
+  mx::allocator::Data probe = mx::allocator::malloc(kBytes);
+  mx::allocator::Buffer buffer = probe.buffer();
+  // Other allocators hand out a pointer to a description of the buffer.
+  return buffer.ptr() &&
+      static_cast<std::byte*>(buffer.raw_ptr()) -
+          static_cast<std::byte*>(buffer.ptr()) ==
+      sizeof(Header) &&
+      *static_cast<const Header*>(buffer.ptr()) == kBytes;
+}
+
+}  // namespace
+
+bool can_borrow_memory() {
+  static const bool can = has_cpu_allocator();
+  return can;
+}
+
+std::optional<mx::array> borrow_memory(
+    std::shared_ptr<const void> owner,
+    const std::byte* data,
+    const mx::Shape& shape,
+    mx::Dtype dtype) {
+  for (auto n : shape) {
+    if (n < 0) {
+      fail(ErrorKind::internal, "array", "an axis of {} is below zero", n);
+    }
+  }
+  bool is_aligned = reinterpret_cast<uintptr_t>(data) % mx::size_of(dtype) == 0;
+  if (!can_borrow_memory() || !is_aligned) {
+    return std::nullopt;
+  }
+  auto* buffer = const_cast<std::byte*>(data) - sizeof(Header);
+  mx::allocator::Data borrowed(
+      mx::allocator::Buffer(buffer),
+      [owner = std::move(owner)](mx::allocator::Buffer) {});
+  return mx::array(std::move(borrowed), shape, dtype);
+}
+
+}  // namespace mlxx
