@@ -9,6 +9,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
 #include "mlxx/core/dtype.h"
+#include "mlxx/core/safetensors_header.h"
 
 namespace mlxx {
 
@@ -58,6 +59,14 @@ std::string make_header(
   }
   // The data begins on a multiple of 8.
   text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxSafetensorsHeader) {
+    fail(
+        ErrorKind::invalid_request,
+        place,
+        "names and metadata take {} bytes, the format's limit is {}",
+        text.size(),
+        kMaxSafetensorsHeader);
+  }
   return text;
 }
 
