@@ -32,11 +32,12 @@ struct CompiledFunctionOptions {
 // The function must be pure, may not evaluate what depends on its inputs (MLX
 // refuses with "[eval] Attempting to eval an array during function
 // transformations...") and, if shapeless, may not build sizes that vary into
-// its operations. Exceptions come out unchanged and leave the object usable.
-// Called with tracers (inside another trace or a gradient) it is inlined.
-// Compile mode `disabled`, and a machine where MLX cannot compile (on the CPU
-// it wants a C++ compiler even to fuse nothing), run it without a trace, each
-// time, unless there is a trace already.
+// its operations; MLX 0.32 crashes if a graph on the CPU reduces an axis of one
+// element that had more when it was traced. Exceptions come out unchanged and
+// leave the object usable. Called with tracers (inside another trace or a
+// gradient) it is inlined. Compile mode `disabled`, and a machine where MLX
+// cannot compile (on the CPU it wants a C++ compiler even to fuse nothing), run
+// it without a trace, each time, unless there is a trace already.
 //
 // Not thread-safe, and of the thread that calls it first, as MLX's graphs are:
 // another thread is refused (internal). It may be destroyed on any thread.
