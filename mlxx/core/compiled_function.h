@@ -5,12 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "mlxx/core/mlx.h"
+#include "mlxx/core/array_function.h"
 
 namespace mlxx {
-
-using ArrayFunction =
-    std::function<std::vector<mx::array>(const std::vector<mx::array>&)>;
 
 struct CompiledFunctionOptions {
   // One graph for each combination of dtypes and numbers of dimensions, which

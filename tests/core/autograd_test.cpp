@@ -143,5 +143,25 @@ TEST(ValueAndGrad, GradientsHaveTheirArgumentsDtype) {
   }
 }
 
+// A real loss of complex numbers: |z|^2, steepest along z.
+TEST(ValueAndGrad, TakesComplexArguments) {
+  mx::array z = mx::multiply(
+      mx::array({1.0f, -2.0f}),
+      mx::array(std::complex<float>(3, 4)));
+  auto loss = [](const Arrays& x) {
+    return Arrays{mx::sum(mx::square(mx::abs(x[0])))};
+  };
+  auto result = ValueAndGrad(loss, {0}).apply({z});
+  EXPECT_EQ(result.loss.item<float>(), 125);
+  EXPECT_EQ(result.gradients[0].dtype(), mx::complex64);
+  mx::array expected = mx::multiply(mx::array(2.0f), z);
+  EXPECT_TRUE(mx::allclose(
+                  mx::abs(mx::subtract(result.gradients[0], expected)),
+                  mx::zeros({2}),
+                  0,
+                  1e-5)
+                  .item<bool>());
+}
+
 }  // namespace
 }  // namespace mlxx
