@@ -5,6 +5,7 @@
 
 #include "mlxx/base/json.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/rope/rope.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::nn {
@@ -13,10 +14,11 @@ namespace mlxx::nn {
 class Rope {
  public:
   virtual ~Rope() = default;
-  // x [B, H, L, D]; offset is the position of the first of the L tokens.
+  // x [B, H, L, D]; `first` is the position of the first of the L tokens.
+  // unsupported if that is an array and the angles depend on the length.
   virtual mx::array operator()(
       const mx::array& x,
-      int offset,
+      const kernels::Position& first,
       const kernels::Selection& selection = {}) const = 0;
   // What `mlxx show` prints: "plain", "linear", "llama3", ...
   virtual const char* name() const = 0;
