@@ -13,15 +13,18 @@ namespace {
 using Header = size_t;
 
 bool has_cpu_allocator() {
-  constexpr size_t kBytes = 64;
-  mx::allocator::Data probe = mx::allocator::malloc(kBytes);
+  mx::allocator::Data probe = mx::allocator::malloc(64);
   mx::allocator::Buffer buffer = probe.buffer();
-  // Other allocators hand out a pointer to a description of the buffer.
-  return buffer.ptr() &&
-      static_cast<std::byte*>(buffer.raw_ptr()) -
-          static_cast<std::byte*>(buffer.ptr()) ==
-      sizeof(Header) &&
-      *static_cast<const Header*>(buffer.ptr()) == kBytes;
+  if (!buffer.ptr()) {
+    return false;
+  }
+  // Other allocators hand out a pointer to a description of the buffer. Reused
+  // buffers may be larger than asked for.
+  auto* begin = static_cast<std::byte*>(buffer.ptr());
+  auto* bytes = static_cast<std::byte*>(buffer.raw_ptr());
+  return bytes - begin == sizeof(Header) &&
+      *static_cast<const Header*>(buffer.ptr()) ==
+      mx::allocator::allocator().size(buffer);
 }
 
 }  // namespace

@@ -41,6 +41,11 @@ class BorrowedArray : public ::testing::Test {
   std::shared_ptr<Owner> owner_ = std::make_shared<Owner>();
 };
 
+// A libmlx without any GPU backend has the CPU's allocator.
+TEST(BorrowedArrays, PossibleWithEveryCpuLibrary) {
+  EXPECT_TRUE(can_borrow_memory() || mx::is_available(mx::Device::gpu));
+}
+
 TEST_F(BorrowedArray, ReadsInPlaceAndIsNotCounted) {
   size_t before = mx::get_active_memory();
   mx::array a = borrow();
