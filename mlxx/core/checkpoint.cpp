@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/alias.h"
 #include "mlxx/core/checkpoint_primitives.h"
 #include "mlxx/core/graph_recorder.h"
 
@@ -82,7 +83,7 @@ std::vector<mx::array> call(
 
 }  // namespace
 
-ArrayFunction checkpoint(ArrayFunction function) {
+ArrayFunction checkpointed(ArrayFunction function) {
   if (!function) {
     fail(ErrorKind::invalid_request, "checkpoint", "there is no function");
   }

@@ -36,6 +36,6 @@ namespace mlxx {
 //
 // invalid_request: no function. Errors in the backward pass are those of the
 // operations themselves, unchanged.
-ArrayFunction checkpoint(ArrayFunction function);
+ArrayFunction checkpointed(ArrayFunction function);
 
 }  // namespace mlxx

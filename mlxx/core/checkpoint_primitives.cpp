@@ -1,72 +1,18 @@
 #include "mlxx/core/checkpoint_primitives.h"
 
-#include <string_view>
 #include <unordered_map>
 #include <utility>
+
+#include "mlxx/core/alias.h"
 
 namespace mlxx {
 namespace {
 
 using Arrays = std::vector<mx::array>;
 
-constexpr const char* kAlias = "CheckpointAlias";
-
 mx::Stream stream_of(const mx::array& a) {
   return a.has_primitive() ? a.primitive().stream()
                            : mx::default_stream(mx::default_device());
-}
-
-// inputs[0], once the others are there too.
-class Alias : public mx::Primitive {
- public:
-  using Primitive::Primitive;
-
-  void eval_cpu(const Arrays& inputs, Arrays& outputs) override {
-    outputs[0].copy_shared_buffer(inputs[0]);
-  }
-  void eval_gpu(const Arrays& inputs, Arrays& outputs) override {
-    outputs[0].copy_shared_buffer(inputs[0]);
-  }
-  Arrays vjp(
-      const Arrays& primals,
-      const Arrays& cotangents,
-      const std::vector<int>& argnums,
-      const Arrays&) override {
-    Arrays result;
-    for (int i : argnums) {
-      result.push_back(
-          i == 0 ? alias(cotangents[0]) : mx::zeros_like(primals[i], stream()));
-    }
-    return result;
-  }
-  Arrays jvp(
-      const Arrays& primals,
-      const Arrays& tangents,
-      const std::vector<int>& argnums) override {
-    for (size_t i = 0; i < argnums.size(); ++i) {
-      if (argnums[i] == 0) {
-        return {tangents[i]};
-      }
-    }
-    return {mx::zeros_like(primals[0], stream())};
-  }
-  std::pair<Arrays, std::vector<int>> vmap(
-      const Arrays& inputs,
-      const std::vector<int>& axes) override {
-    return {
-        {alias(inputs[0], Arrays(inputs.begin() + 1, inputs.end()))},
-        {axes[0]}};
-  }
-  std::vector<mx::Shape> output_shapes(const Arrays& inputs) override {
-    return {inputs[0].shape()};
-  }
-  const char* name() const override {
-    return kAlias;
-  }
-};
-
-bool is_alias(const mx::array& a) {
-  return a.has_primitive() && std::string_view(a.primitive().name()) == kAlias;
 }
 
 // The inputs are the graph's slots, then its outputs as already computed.
@@ -76,6 +22,7 @@ class Recomputed : public mx::Primitive {
       : Primitive(stream), graph_(std::move(graph)) {}
 
   void eval_cpu(const Arrays& inputs, Arrays& outputs) override {
+    wait_for_cpu_queue(stream());
     share(inputs, outputs);
   }
   void eval_gpu(const Arrays& inputs, Arrays& outputs) override {
@@ -120,6 +67,22 @@ class Recomputed : public mx::Primitive {
   std::shared_ptr<const RecordedGraph> graph_;
 };
 
+// Aliases of `slots` that are there after `cotangents`: nothing is made again
+// before the backward pass has come that far, and no optimizer can take the
+// second making for the first.
+Arrays delay(const Arrays& slots, const Arrays& cotangents) {
+  std::unordered_map<std::uintptr_t, mx::array> aliases;
+  Arrays delayed;
+  for (const mx::array& slot : slots) {
+    auto known = aliases.find(slot.id());
+    if (known == aliases.end()) {
+      known = aliases.emplace(slot.id(), alias_after(slot, cotangents)).first;
+    }
+    delayed.push_back(known->second);
+  }
+  return delayed;
+}
+
 Arrays Recomputed::vjp(
     const Arrays& primals,
     const Arrays& cotangents,
@@ -138,17 +101,7 @@ Arrays Recomputed::vjp(
       first.push_back(cotangent);
     }
   }
-  // Nothing is made again before the backward pass has come to this node, and
-  // no optimizer can take the second making for the first.
-  std::unordered_map<std::uintptr_t, mx::array> aliases;
-  Arrays delayed;
-  for (const mx::array& slot : slots(primals)) {
-    auto known = aliases.find(slot.id());
-    if (known == aliases.end()) {
-      known = aliases.emplace(slot.id(), alias(slot, first)).first;
-    }
-    delayed.push_back(known->second);
-  }
+  Arrays delayed = delay(slots(primals), first);
   std::vector<bool> wanted(graph_->slot_count);
   for (int i : argnums) {
     if (is_slot(i)) {
@@ -199,16 +152,6 @@ std::pair<Arrays, std::vector<int>> Recomputed::vmap(
 }
 
 }  // namespace
-
-mx::array alias(const mx::array& a, Arrays after) {
-  Arrays inputs = {a};
-  inputs.insert(inputs.end(), after.begin(), after.end());
-  return mx::array(
-      a.shape(),
-      a.dtype(),
-      std::make_shared<Alias>(stream_of(a)),
-      std::move(inputs));
-}
 
 Arrays recomputed_outputs(
     std::shared_ptr<const RecordedGraph> graph,

@@ -7,10 +7,6 @@
 
 namespace mlxx {
 
-// The same values in a node of its own, sharing the memory of `a`; the gradient
-// passes. `after` are arrays that are computed first.
-mx::array alias(const mx::array& a, std::vector<mx::array> after = {});
-
 // `outputs`, which `graph` made from `slots`, as nodes whose gradient makes
 // them again: the graph below `outputs` itself is behind stop_gradients, so
 // that its values are dropped once it has been evaluated.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mlxx/core/recorded_graph.h"
+#include "mlxx/core/taken_apart.h"
 
 namespace mlxx {
 
@@ -16,21 +17,11 @@ struct Recording {
   std::vector<int> output_of;
 };
 
-// An explicit input of a function, and what was passed to it in its place: a
-// node of its own (or `given` itself), so that what depends on it can be told
-// from what was there before.
-struct StandIn {
-  mx::array passed;
-  mx::array given;
-};
-
-// Records how a function that has just returned made `outputs`. MLX does not
-// tell when an array was made, so what the function did is taken to be
-// - whatever depends on a `passed` that is not `given`, and
-// - what nobody but the outputs holds any more.
-// Everything else was there before (or is kept by somebody, or has been
-// evaluated), and goes into a slot as it is; so does a `passed`. Outputs that
-// are not tracers are not recorded. The arrays are as they were afterwards.
+// Records how a function that has just returned made `outputs` out of what was
+// there before (see TakenApart). Not recorded are outputs that the function did
+// not make, that are not tracers, or that no gradient comes through: behind a
+// stop_gradient, or of an integer dtype. (To MLX all outputs of a node depend
+// on all its inputs, and it throws where an index does.)
 Recording record(
     const std::vector<StandIn>& inputs,
     std::vector<mx::array>& outputs);

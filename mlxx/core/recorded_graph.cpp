@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/alias.h"
 
 namespace mlxx {
 namespace {
@@ -56,6 +57,24 @@ Arrays make_all(
   }
   return made;
 }
+
+// Aliases an array when many bytes have been made since the last one, so that
+// no more than these are queued at once.
+class QueueLimit {
+ public:
+  mx::array limit(const mx::array& a) {
+    bytes_ += a.nbytes();
+    if (bytes_ < kMaxBytes) {
+      return a;
+    }
+    bytes_ = 0;
+    return alias_after(a, {});
+  }
+
+ private:
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
+  size_t bytes_ = 0;
+};
 
 // The cotangents that have arrived so far.
 class Cotangents {
@@ -129,6 +148,7 @@ std::vector<mx::array> pull_back(
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     sums.of(graph.outputs[i]) = cotangents[i];
   }
+  QueueLimit queue;
   std::vector<bool> passes = nodes_with_gradient(graph, wanted);
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     if (!passes[n] || !sums.arrived_at(n)) {
@@ -139,7 +159,8 @@ std::vector<mx::array> pull_back(
     std::vector<mx::array> arrived;
     for (size_t k = 0; k < made[n].size(); ++k) {
       auto& sum = sums.of({static_cast<int>(n), static_cast<int>(k)});
-      arrived.push_back(sum ? *sum : mx::zeros_like(made[n][k], stream));
+      arrived.push_back(
+          sum ? queue.limit(*sum) : mx::zeros_like(made[n][k], stream));
       sum.reset();
     }
     std::vector<int> argnums;
