@@ -8,12 +8,17 @@
 namespace mlxx {
 namespace {
 
-// Inside producers, those of an input before those that use it: the order in
-// which MLX's differentiation visits them, depth first from the outputs.
-std::vector<int> in_order(
+// The order in which MLX's differentiation visits producers, depth first from
+// the outputs: those of an input before those that use it.
+struct Order {
+  std::vector<int> inside;
+  std::unordered_map<int, int> outside;  // producer -> its rank
+};
+
+Order order_of(
     const TakenApart& parts,
     const std::vector<TakenApart::Part>& outputs) {
-  std::vector<int> order;
+  Order order;
   std::unordered_set<int> seen;
   struct Visit {
     int producer;
@@ -21,7 +26,9 @@ std::vector<int> in_order(
   };
   std::vector<Visit> path;
   auto enter = [&](int producer) {
-    if (parts[producer].inside && seen.insert(producer).second) {
+    if (!parts[producer].inside) {
+      order.outside.emplace(producer, static_cast<int>(order.outside.size()));
+    } else if (seen.insert(producer).second) {
       path.push_back({producer, 0});
     }
   };
@@ -33,7 +40,7 @@ std::vector<int> in_order(
       if (visit.next_input < inputs.size()) {
         enter(inputs[visit.next_input++].producer);
       } else {
-        order.push_back(visit.producer);
+        order.inside.push_back(visit.producer);
         path.pop_back();
       }
     }
@@ -51,11 +58,12 @@ RecordedGraph::Node make_node(const TakenApart::Producer& producer) {
   return node;
 }
 
-// Fills the nodes' inputs and the slots. MLX sums what arrives at an array from
-// the last use to the first, so that is the order of the slots.
+// Fills the nodes' inputs and the slots. MLX goes on to what was there before
+// in the order in which it meets it, and sums what arrives there from the last
+// use to the first; so that is the order of the slots.
 void connect(
     const TakenApart& parts,
-    const std::vector<int>& order,
+    const Order& order,
     const std::unordered_map<int, int>& node_of,
     Recording& recording) {
   RecordedGraph& graph = recording.graph;
@@ -63,22 +71,40 @@ void connect(
   for (auto output : graph.outputs) {
     reaches_output[output.node] = true;
   }
-  for (size_t n = order.size(); n-- > 0;) {
-    RecordedGraph::Node& node = graph.nodes[n];
-    bool reaches = reaches_output[n] && !stops_gradient(*node.primitive);
-    for (auto input : parts[order[n]].inputs) {
-      if (parts[input.producer].inside) {
-        int producer = node_of.at(input.producer);
-        node.inputs.push_back({producer, input.position});
-        reaches_output[producer] = reaches_output[producer] || reaches;
-        continue;
+  struct Use {
+    size_t node;
+    size_t input;
+    TakenApart::Part part;
+  };
+  std::vector<Use> uses;
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const auto& inputs = parts[order.inside[n]].inputs;
+    bool reaches =
+        reaches_output[n] && !stops_gradient(*graph.nodes[n].primitive);
+    reaches_output[n] = reaches;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      auto inside = node_of.find(inputs[i].producer);
+      if (inside == node_of.end()) {
+        uses.push_back({n, i, inputs[i]});
+        graph.nodes[n].inputs.push_back({RecordedGraph::Value::kSlot, -1});
+      } else {
+        graph.nodes[n].inputs.push_back({inside->second, inputs[i].position});
+        reaches_output[inside->second] =
+            reaches_output[inside->second] || reaches;
       }
-      int slot = static_cast<int>(recording.slots.size());
-      node.inputs.push_back({RecordedGraph::Value::kSlot, slot});
-      const mx::array& kept = parts.array_of(input);
-      recording.slots.push_back(
-          reaches ? kept : mx::stop_gradient(kept, node.primitive->stream()));
     }
+  }
+  std::ranges::stable_sort(uses, {}, [&](const Use& use) {
+    return order.outside.at(use.part.producer);
+  });
+  for (const Use& use : uses) {
+    RecordedGraph::Node& node = graph.nodes[use.node];
+    node.inputs[use.input].position = static_cast<int>(recording.slots.size());
+    const mx::array& kept = parts.array_of(use.part);
+    recording.slots.push_back(
+        reaches_output[use.node]
+            ? kept
+            : mx::stop_gradient(kept, node.primitive->stream()));
   }
   graph.slot_count = recording.slots.size();
 }
@@ -122,7 +148,7 @@ Recording record(
   parts.find_inside();
 
   std::unordered_set<int> differentiable =
-      with_gradient(parts, in_order(parts, roots));
+      with_gradient(parts, order_of(parts, roots).inside);
   std::vector<TakenApart::Part> recorded;
   std::unordered_map<std::uintptr_t, int> output_of;
   for (size_t k = 0; k < roots.size(); ++k) {
@@ -138,9 +164,9 @@ Recording record(
       recording.output_of[traced[k]] = known->second;
     }
   }
-  std::vector<int> order = in_order(parts, recorded);
+  Order order = order_of(parts, recorded);
   std::unordered_map<int, int> node_of;
-  for (int producer : order) {
+  for (int producer : order.inside) {
     node_of.emplace(producer, static_cast<int>(recording.graph.nodes.size()));
     recording.graph.nodes.push_back(make_node(parts[producer]));
   }

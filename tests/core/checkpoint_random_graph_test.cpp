@@ -106,9 +106,23 @@ Arrays network(Wrap wrap, unsigned seed, int outputs, const Arrays& arguments) {
   return {loss_of(three({y, x}))};
 }
 
-class CheckpointRandomGraph : public ::testing::TestWithParam<int> {};
+TEST(CheckpointRandomGraph, OneFunctionHasTheSameBits) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomFunction function(seed, 20, 1);
+    auto loss = [&](Wrap wrap, const Arrays& arguments) -> Arrays {
+      auto block = wrap([&](const Arrays& in) {
+        return function(in, {arguments[1], mx::cos(arguments[1])});
+      });
+      return {loss_of({block({arguments[0]})[0] + arguments[0]})};
+    };
+    expect_as_inlined(loss, {numbers({6, 6}, 1), numbers({6, 6}, 2)});
+  }
+}
 
-TEST_P(CheckpointRandomGraph, GradientsAreThoseOfTheInlinedFunction) {
+class CheckpointRandomGraphs : public ::testing::TestWithParam<int> {};
+
+TEST_P(CheckpointRandomGraphs, GradientsAreThoseOfTheInlinedFunction) {
   int outputs = GetParam();
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -129,7 +143,7 @@ TEST_P(CheckpointRandomGraph, GradientsAreThoseOfTheInlinedFunction) {
 
 INSTANTIATE_TEST_SUITE_P(
     Outputs,
-    CheckpointRandomGraph,
+    CheckpointRandomGraphs,
     ::testing::Values(1, 3));
 
 }  // namespace
