@@ -1,4 +1,4 @@
-/* The same as generate.cpp from C: no C++, and MLX is found at run time.
+/* Streams an answer, from C: no C++, and MLX is found at run time.
  *   answer MODEL "What is the capital of France?" */
 
 #include <stdio.h>
@@ -18,6 +18,8 @@ static int report(mlxx_status status) {
 
 int main(int argc, char** argv) {
   mlxx_model* model = NULL;
+  mlxx_generate_options options = MLXX_GENERATE_OPTIONS_INIT;
+  mlxx_generate_result result = MLXX_GENERATE_RESULT_INIT;
   mlxx_status status;
   if (argc != 3) {
     fprintf(stderr, "use: %s MODEL PROMPT\n", argv[0]);
@@ -27,13 +29,23 @@ int main(int argc, char** argv) {
   if (status != MLXX_OK) {
     return report(status);
   }
-  fprintf(stderr, "MLX %s: %s\n", mlxx_mlx_version(), mlxx_libmlx_path());
-  status = mlxx_model_open(argv[1], &model);
+  status = mlxx_model_open(argv[1], NULL, &model);
   if (status != MLXX_OK) {
     return report(status);
   }
-  status = mlxx_generate(model, argv[2], NULL, print_text, NULL);
+  options.max_tokens = 100;
+  status =
+      mlxx_generate(model, argv[2], &options, print_text, NULL, &result);
   printf("\n");
   mlxx_model_close(model);
-  return status == MLXX_OK ? 0 : report(status);
+  if (status != MLXX_OK) {
+    return report(status);
+  }
+  fprintf(
+      stderr,
+      "%d tokens in %.2f s, MLX %s\n",
+      (int)result.generated_tokens,
+      result.prefill_seconds + result.decode_seconds,
+      mlxx_mlx_version());
+  return 0;
 }

@@ -22,20 +22,14 @@ struct DoctorOptions {
   bool selftest = false;
 };
 
-std::string describe_device() {
-  std::string text(to_string(backend()));
-  const auto& info = mx::device_info(mx::default_device());
-  for (const char* key : {"device_name", "architecture"}) {
-    auto found = info.find(key);
-    if (found == info.end()) {
-      continue;
-    }
-    if (auto* name = std::get_if<std::string>(&found->second)) {
-      text += ", " + *name;
-      break;
-    }
-  }
-  return text;
+std::string name_device() {
+  DeviceInfo info = describe_device();
+  const std::string& name = info.name.empty() ? info.architecture : info.name;
+  return fmt::format(
+      "{}{}{}",
+      to_string(info.backend),
+      name.empty() ? "" : ", ",
+      name);
 }
 
 // The least that everything else needs: one product on the default device.
@@ -55,7 +49,7 @@ std::string find_problem() {
 int run(const DoctorOptions& options) {
   OrderedJson report = host_report();
   report["mlx"]["loaded"] = mx::version();
-  report["device"] = describe_device();
+  report["device"] = name_device();
   std::string problem = find_problem();
   if (problem.empty() && options.selftest) {
     report["selftest"] = OrderedJson::array();

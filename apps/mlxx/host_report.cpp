@@ -9,6 +9,7 @@
 #include "apps/mlxx/processor.h"
 #include "mlxx/base/environment.h"
 #include "mlxx/base/error.h"
+#include "mlxx/base/host_memory.h"
 #include "mlxx/base/paths.h"
 #include "mlxx/base/runtime_loader/blas.h"
 #include "mlxx/base/runtime_loader/nvidia_driver.h"
@@ -139,7 +140,7 @@ OrderedJson host_report() {
       {"name", processor.name},
       {"threads", processor.threads},
       {"instruction_sets", processor.instruction_sets}};
-  Memory memory = describe_memory();
+  HostMemory memory = host_memory();
   report["memory"] = {
       {"total_bytes", memory.total_bytes},
       {"available_bytes", memory.available_bytes},

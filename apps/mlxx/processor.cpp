@@ -1,7 +1,6 @@
 #include "apps/mlxx/processor.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -46,16 +45,6 @@ Processor describe_processor() {
   return processor;
 }
 
-Memory describe_memory() {
-  Memory memory;
-  uint64_t bytes = 0;
-  size_t size = sizeof bytes;
-  if (sysctlbyname("hw.memsize", &bytes, &size, nullptr, 0) == 0) {
-    memory.total_bytes = bytes;
-  }
-  return memory;
-}
-
 #else
 
 namespace {
@@ -88,13 +77,6 @@ std::string after_colon(const std::string& line) {
   return from == std::string::npos ? "" : line.substr(from);
 }
 
-uint64_t kibibytes(const std::string& line) {
-  std::string text = after_colon(line);
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value * 1024;
-}
-
 }  // namespace
 
 Processor describe_processor() {
@@ -120,25 +102,6 @@ Processor describe_processor() {
     }
   }
   return processor;
-}
-
-Memory describe_memory() {
-  Memory memory;
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemTotal:")) {
-      memory.total_bytes = kibibytes(line);
-    } else if (line.starts_with("MemAvailable:")) {
-      memory.available_bytes = kibibytes(line);
-    }
-  }
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  uint64_t bytes = 0;
-  // The word "max" there means no limit.
-  if (limit >> bytes && bytes < memory.total_bytes) {
-    memory.limit_bytes = bytes;
-  }
-  return memory;
 }
 
 #endif

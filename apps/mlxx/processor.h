@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,13 +14,5 @@ struct Processor {
 };
 
 Processor describe_processor();
-
-struct Memory {
-  uint64_t total_bytes = 0;      // of the machine
-  uint64_t available_bytes = 0;  // without swapping; 0 if unknown
-  uint64_t limit_bytes = 0;      // of this container; 0 if there is none
-};
-
-Memory describe_memory();
 
 }  // namespace mlxx::apps

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mlxx/base/atomic_file.h"
 #include "mlxx/base/error.h"
 
 namespace mlxx {
@@ -143,39 +144,9 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 void write_file_atomically(
     const std::filesystem::path& path,
     std::string_view content) {
-  std::string temporary = path.string() + ".XXXXXX";
-  Descriptor fd(::mkstemp(temporary.data()));
-  if (fd.get() < 0) {
-    fail(
-        ErrorKind::internal,
-        path.string(),
-        "cannot create a file there, {}",
-        std::strerror(errno));
-  }
-  auto give_up = [&](const char* action) {
-    int code = errno;
-    ::unlink(temporary.c_str());
-    fail(
-        ErrorKind::internal,
-        path.string(),
-        "{}, {}",
-        action,
-        std::strerror(code));
-  };
-  while (!content.empty()) {
-    ssize_t n = ::write(fd.get(), content.data(), content.size());
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      give_up("cannot write");
-    }
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0 ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
-    give_up("cannot write");
-  }
+  AtomicFile file(path);
+  file.write(std::span(content));
+  file.commit();
 }
 
 }  // namespace mlxx

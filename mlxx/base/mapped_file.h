@@ -48,8 +48,8 @@ std::string read_file(
     const std::filesystem::path& path,
     size_t max_bytes = size_t{256} << 20);
 
-// Writes beside the target, syncs, then renames: readers see the old file or
-// the new one, never a part. Errors: internal, with the system's message.
+// As AtomicFile: readers see the old file or the new one, never a part. Errors:
+// internal, with the system's message.
 void write_file_atomically(
     const std::filesystem::path& path,
     std::string_view content);

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "mlxx/base/error.h"
 #include "mlxx/core/mlx.h"
 #include "mlxx/kernels/attention/attention.h"
+#include "mlxx/kernels/rope/rope.h"
 
 namespace mlxx::cache {
 
@@ -15,6 +17,19 @@ using kernels::BlocksView;
 using kernels::DenseView;
 using kernels::kBlockTokens;
 using kernels::KVView;
+
+// Where one more token goes in a cache that holds tokens in one array each for
+// keys and values.
+struct TokenSlot {
+  mx::array keys;    // [B, K, capacity, D], with room for the token
+  mx::array values;  // [B, K, capacity, D]
+  int write_at;      // the token's index
+  int visible;       // how many leading ones it sees once it is written
+  // Layers of which this is equal always agree in write_at and visible as long
+  // as they are given the same tokens: 0, or how many a rotating cache holds
+  // and how many of them it keeps for ever.
+  std::pair<int, int> kind;
+};
 
 // Decoding state of one attention layer. Not thread-safe; the owner is one
 // sequence (or one batch).
@@ -28,6 +43,10 @@ class KVCache {
 
   // Tokens seen so far, which is the rope position of the next one.
   virtual int offset() const = 0;
+  // offset(), or an array of it while a graph for every position is recorded.
+  virtual kernels::Position position() const {
+    return offset();
+  }
   // Drops the newest n tokens; returns how many could be dropped.
   virtual int trim(int n) = 0;
   virtual bool is_trimmable() const = 0;
@@ -39,6 +58,18 @@ class KVCache {
   // the length that append() will return, not the position.
   using Mask = kernels::AttentionMask;
   virtual Mask make_mask(int L) const = 0;
+
+  // The two halves of append() for one token, between which somebody else
+  // writes it. token_slot() makes room and may be called again; it returns
+  // nothing if the cache is empty or stores tokens in another way.
+  virtual std::optional<TokenSlot> token_slot() {
+    return std::nullopt;
+  }
+  // Takes the slot's arrays back, with the token written. Only after
+  // token_slot(), without a change in between.
+  virtual void take_token(mx::array /* keys */, mx::array /* values */) {
+    fail(ErrorKind::internal, "cache", "takes tokens by append() only");
+  }
 };
 
 // One entry per layer.

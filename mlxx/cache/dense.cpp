@@ -26,6 +26,17 @@ mx::array grow(
 
 }  // namespace
 
+// For `total` tokens like those given.
+void DenseCache::make_room(
+    int total,
+    const mx::array& keys,
+    const mx::array& values) {
+  if (!keys_ || total > keys_->shape(2)) {
+    keys_ = grow(keys_, keys, offset_, total - offset_);
+    values_ = grow(values_, values, offset_, total - offset_);
+  }
+}
+
 KVView DenseCache::append(const mx::array& keys, const mx::array& values) {
   check_append(
       keys,
@@ -33,12 +44,8 @@ KVView DenseCache::append(const mx::array& keys, const mx::array& values) {
       keys_ ? &*keys_ : nullptr,
       values_ ? &*values_ : nullptr);
   int length = offset_;
-  int more = keys.shape(2);
-  if (!keys_ || length + more > keys_->shape(2)) {
-    keys_ = grow(keys_, keys, length, more);
-    values_ = grow(values_, values, length, more);
-  }
-  offset_ += more;
+  make_room(length + keys.shape(2), keys, values);
+  offset_ += keys.shape(2);
   keys_ = write_tokens(std::move(*keys_), keys, length);
   values_ = write_tokens(std::move(*values_), values, length);
   if (offset_ == keys_->shape(2)) {
@@ -68,6 +75,20 @@ std::vector<mx::array> DenseCache::state() const {
 
 KVCache::Mask DenseCache::make_mask(int L) const {
   return {L > 1 ? "causal" : "", std::nullopt};
+}
+
+std::optional<TokenSlot> DenseCache::token_slot() {
+  if (!keys_) {
+    return std::nullopt;
+  }
+  make_room(offset_ + 1, *keys_, *values_);
+  return TokenSlot{*keys_, *values_, offset_, offset_ + 1, {0, 0}};
+}
+
+void DenseCache::take_token(mx::array keys, mx::array values) {
+  keys_ = std::move(keys);
+  values_ = std::move(values);
+  ++offset_;
 }
 
 }  // namespace mlxx::cache

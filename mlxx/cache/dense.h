@@ -21,8 +21,12 @@ class DenseCache : public KVCache {
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
+  std::optional<TokenSlot> token_slot() override;
+  void take_token(mx::array keys, mx::array values) override;
 
  private:
+  void make_room(int total, const mx::array& keys, const mx::array& values);
+
   std::optional<mx::array> keys_;    // [B, K, capacity, D]
   std::optional<mx::array> values_;  // [B, K, capacity, D]
   int offset_ = 0;

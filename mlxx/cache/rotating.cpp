@@ -81,9 +81,8 @@ KVView RotatingCache::append_chunk(
   return DenseView{*keys_, *values_};
 }
 
-KVView RotatingCache::append_one(
-    const mx::array& keys,
-    const mx::array& values) {
+// For one token like that given, at next_.
+void RotatingCache::make_room(const mx::array& keys, const mx::array& values) {
   if (!keys_ || (offset_ >= keys_->shape(2) && keys_->shape(2) < max_size_)) {
     int room = std::min(kStep, max_size_ - offset_);
     mx::array more_keys = zero_tokens(keys, room);
@@ -102,6 +101,12 @@ KVView RotatingCache::append_one(
   if (next_ == max_size_) {
     next_ = keep_;
   }
+}
+
+KVView RotatingCache::append_one(
+    const mx::array& keys,
+    const mx::array& values) {
+  make_room(keys, values);
   keys_ = write_tokens(std::move(*keys_), keys, next_);
   values_ = write_tokens(std::move(*values_), values, next_);
   ++offset_;
@@ -116,6 +121,26 @@ KVView RotatingCache::view() const {
         slice_tokens(*values_, 0, offset_)};
   }
   return DenseView{*keys_, *values_};
+}
+
+std::optional<TokenSlot> RotatingCache::token_slot() {
+  if (!keys_) {
+    return std::nullopt;
+  }
+  make_room(*keys_, *values_);
+  return TokenSlot{
+      *keys_,
+      *values_,
+      next_,
+      std::min(offset_ + 1, keys_->shape(2)),
+      {max_size_, keep_}};
+}
+
+void RotatingCache::take_token(mx::array keys, mx::array values) {
+  keys_ = std::move(keys);
+  values_ = std::move(values);
+  ++offset_;
+  ++next_;
 }
 
 int RotatingCache::trim(int n) {

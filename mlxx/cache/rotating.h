@@ -27,8 +27,11 @@ class RotatingCache : public KVCache {
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
+  std::optional<TokenSlot> token_slot() override;
+  void take_token(mx::array keys, mx::array values) override;
 
  private:
+  void make_room(const mx::array& keys, const mx::array& values);
   KVView append_one(const mx::array& keys, const mx::array& values);
   KVView append_chunk(const mx::array& keys, const mx::array& values);
   KVView view() const;

@@ -4,6 +4,12 @@
 
 namespace mlxx::capi {
 
+bool DeltaQueue::begin() {
+  std::lock_guard lock(mutex_);
+  is_begun_ = !is_cancelled_;
+  return is_begun_;
+}
+
 // Notifications come under the lock: after finish() the asking thread may
 // destroy the queue as soon as it gets the lock.
 bool DeltaQueue::push(std::string text) {
@@ -25,7 +31,7 @@ void DeltaQueue::finish(std::exception_ptr error) {
 
 std::optional<std::string> DeltaQueue::pop() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_finished_ || !pieces_.empty(); });
+  changed_.wait(lock, [&] { return will_end() || !pieces_.empty(); });
   if (pieces_.empty()) {
     return std::nullopt;
   }
@@ -37,6 +43,7 @@ std::optional<std::string> DeltaQueue::pop() {
 void DeltaQueue::cancel() {
   std::lock_guard lock(mutex_);
   is_cancelled_ = true;
+  changed_.notify_one();
 }
 
 bool DeltaQueue::is_cancelled() {
@@ -46,7 +53,7 @@ bool DeltaQueue::is_cancelled() {
 
 void DeltaQueue::join() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_finished_; });
+  changed_.wait(lock, [&] { return will_end(); });
   if (error_) {
     std::rethrow_exception(error_);
   }

@@ -15,21 +15,60 @@ struct ErrorText {
   size_t capacity;
 };
 
+// The functions of mlxx.h with the same names; none throws.
 struct FunctionTable {
   // Both libraries come from one build: anything else is refused.
   size_t size;
   const char* version;
 
   const char* (*mlx_version)();
-  mlxx_status (*model_open)(const char* model, mlxx_model** out, ErrorText);
-  void (*model_close)(mlxx_model* model);
+  mlxx_status (*model_open)(
+      const char* model,
+      const mlxx_model_options* options,
+      mlxx_model** out,
+      ErrorText error);
+  mlxx_status (*model_close)(mlxx_model* model, ErrorText error);
+  mlxx_status (
+      *model_get_info)(mlxx_model* model, mlxx_model_info* info, ErrorText);
+  mlxx_status (*tokenize)(
+      mlxx_model* model,
+      const char* text,
+      size_t bytes,
+      int flags,
+      int32_t* tokens,
+      size_t capacity,
+      size_t* count,
+      ErrorText error);
+  mlxx_status (*detokenize)(
+      mlxx_model* model,
+      const int32_t* tokens,
+      size_t token_count,
+      int skip_special,
+      char* text,
+      size_t capacity,
+      size_t* count,
+      ErrorText error);
+  mlxx_status (*apply_chat_template)(
+      mlxx_model* model,
+      const mlxx_chat* chat,
+      char* text,
+      size_t capacity,
+      size_t* count,
+      ErrorText error);
+  mlxx_status (*cancel_open)(mlxx_cancel** out, ErrorText error);
+  mlxx_status (*cancel_request)(mlxx_cancel* cancel, ErrorText error);
+  mlxx_status (*cancel_close)(mlxx_cancel* cancel, ErrorText error);
   mlxx_status (*generate)(
       mlxx_model* model,
       const char* prompt,
       const mlxx_generate_options* options,
       mlxx_text_callback callback,
       void* user,
+      mlxx_generate_result* result,
       ErrorText error);
+  mlxx_status (*memory_get)(mlxx_memory* memory, ErrorText error);
+  mlxx_status (*memory_reset_peak)(ErrorText error);
+  mlxx_status (*memory_clear_cache)(ErrorText error);
 };
 
 inline constexpr const char* kFunctionTableSymbol = "mlxx_functions";

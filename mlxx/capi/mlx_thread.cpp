@@ -1,10 +1,26 @@
 #include "mlxx/capi/mlx_thread.h"
 
+#include <future>
+#include <memory>
 #include <utility>
+
+#include <unistd.h>
+
+#include "mlxx/base/error.h"
 
 namespace mlxx::capi {
 
-MlxThread::MlxThread() : thread_([this] { work(); }) {}
+namespace {
+
+// A C function has no other place to know who called it from.
+int& callback_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+}  // namespace
+
+MlxThread::MlxThread() : process_(getpid()), thread_([this] { work(); }) {}
 
 MlxThread::~MlxThread() {
   {
@@ -16,6 +32,13 @@ MlxThread::~MlxThread() {
 }
 
 void MlxThread::post(std::function<void()> job) {
+  if (getpid() != process_) {
+    fail(
+        ErrorKind::unsupported,
+        "mlxx",
+        "this process was forked from one that already used models: use them "
+        "in one of the two, or start a new program");
+  }
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
@@ -36,6 +59,48 @@ void MlxThread::work() {
     job();
     job = nullptr;
     lock.lock();
+  }
+}
+
+MlxThread& mlx_thread() {
+  static auto* thread = std::make_unique<MlxThread>().release();
+  return *thread;
+}
+
+void run_on_mlx_thread(const std::function<void()>& job) {
+  // Shared: set_value() may still be at work when get() returns.
+  auto done = std::make_shared<std::promise<void>>();
+  auto result = done->get_future();
+  mlx_thread().post([&job, done] {
+    try {
+      job();
+      done->set_value();
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  });
+  result.get();
+}
+
+CallbackScope::CallbackScope() {
+  ++callback_depth();
+}
+
+CallbackScope::~CallbackScope() {
+  --callback_depth();
+}
+
+bool CallbackScope::is_inside() {
+  return callback_depth() > 0;
+}
+
+void require_outside_callback(const char* place) {
+  if (CallbackScope::is_inside()) {
+    fail(
+        ErrorKind::invalid_request,
+        place,
+        "was called in a callback of mlxx_generate(), which must return "
+        "first");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "mlxx/capi/mlxx.h"
 
+#include <cstring>
 #include <mutex>
 #include <string>
 
@@ -7,6 +8,8 @@
 #include "mlxx/base/runtime_loader/runtime_loader.h"
 #include "mlxx/base/runtime_loader/shared_library.h"
 #include "mlxx/capi/function_table.h"
+#include "mlxx/capi/guarded.h"
+#include "mlxx/capi/sized_struct.h"
 #include "mlxx/capi/status.h"
 
 // The thin side of the C ABI: finds libmlx, loads libmlxx-impl, and forwards.
@@ -30,13 +33,19 @@ Loaded& loaded() {
 
 constexpr size_t kMessageCapacity = 2048;
 
-char* message_of_thread() {
-  thread_local char text[kMessageCapacity] = "";
-  return text;
+// Plain memory: recording an error must not need any.
+struct ThreadErrors {
+  char recorded[kMessageCapacity];
+  char handed_out[kMessageCapacity];
+};
+
+ThreadErrors& errors_of_thread() {
+  thread_local ThreadErrors errors = {"", ""};
+  return errors;
 }
 
 ErrorText error_text() {
-  return {.text = message_of_thread(), .capacity = kMessageCapacity};
+  return {.text = errors_of_thread().recorded, .capacity = kMessageCapacity};
 }
 
 const FunctionTable* load(const mlxx::runtime::LoaderOptions& options) {
@@ -62,13 +71,17 @@ const FunctionTable* table() {
   return loaded().table;
 }
 
-mlxx_status require_table(const FunctionTable*& found) {
-  found = table();
-  if (found) {
-    return MLXX_OK;
+// Calls `function` of the table, with where to put an error.
+template <typename... Parameters, typename... Arguments>
+mlxx_status forward(
+    mlxx_status (*FunctionTable::*function)(Parameters...),
+    Arguments... arguments) noexcept {
+  const FunctionTable* found = table();
+  if (!found) {
+    mlxx::capi::copy_message("[mlxx] call mlxx_init() first", error_text());
+    return MLXX_INVALID_REQUEST;
   }
-  mlxx::capi::copy_message("[mlxx] call mlxx_init() first", error_text());
-  return MLXX_INVALID_REQUEST;
+  return (found->*function)(arguments..., error_text());
 }
 
 }  // namespace
@@ -98,7 +111,10 @@ const char* mlxx_status_name(mlxx_status status) {
 }
 
 const char* mlxx_last_error(void) {
-  return message_of_thread();
+  ThreadErrors& errors = errors_of_thread();
+  std::memcpy(errors.handed_out, errors.recorded, kMessageCapacity);
+  errors.recorded[0] = '\0';
+  return errors.handed_out;
 }
 
 const char* mlxx_version(void) {
@@ -106,32 +122,24 @@ const char* mlxx_version(void) {
 }
 
 mlxx_status mlxx_init(const mlxx_options* options) {
-  try {
+  return mlxx::capi::guarded(error_text(), [&] {
+    const auto given = mlxx::capi::read_struct<mlxx_options>(
+        options,
+        MLXX_OPTIONS_INIT,
+        "mlxx_options");
     mlxx::runtime::LoaderOptions wanted;
-    if (options) {
-      if (options->size != sizeof(mlxx_options)) {
-        mlxx::fail(
-            mlxx::ErrorKind::invalid_request,
-            "mlxx_init",
-            "options.size is {}, this libmlxx expects {}",
-            options->size,
-            sizeof(mlxx_options));
-      }
-      if (options->libmlx) {
-        wanted.libmlx = options->libmlx;
-      }
-      if (options->blas) {
-        wanted.blas = options->blas;
-      }
+    if (given.libmlx) {
+      wanted.libmlx = given.libmlx;
+    }
+    if (given.blas) {
+      wanted.blas = given.blas;
     }
     std::lock_guard lock(loaded().mutex);
     if (!loaded().table) {
       loaded().table = load(wanted);
     }
     return MLXX_OK;
-  } catch (...) {
-    return mlxx::capi::describe_current_exception(error_text());
-  }
+  });
 }
 
 const char* mlxx_mlx_version(void) {
@@ -144,21 +152,90 @@ const char* mlxx_libmlx_path(void) {
   return table() ? loaded().libmlx.c_str() : "";
 }
 
-mlxx_status mlxx_model_open(const char* model, mlxx_model** out) {
-  const FunctionTable* found = nullptr;
-  if (mlxx_status status = require_table(found); status != MLXX_OK) {
-    if (out) {
-      *out = nullptr;
-    }
-    return status;
+mlxx_status mlxx_model_open(
+    const char* model,
+    const mlxx_model_options* options,
+    mlxx_model** out) {
+  if (out) {
+    *out = nullptr;
   }
-  return found->model_open(model, out, error_text());
+  return forward(&FunctionTable::model_open, model, options, out);
 }
 
-void mlxx_model_close(mlxx_model* model) {
-  if (const FunctionTable* found = table()) {
-    found->model_close(model);
+mlxx_status mlxx_model_close(mlxx_model* model) {
+  return forward(&FunctionTable::model_close, model);
+}
+
+mlxx_status mlxx_model_get_info(mlxx_model* model, mlxx_model_info* info) {
+  return forward(&FunctionTable::model_get_info, model, info);
+}
+
+mlxx_status mlxx_tokenize(
+    mlxx_model* model,
+    const char* text,
+    size_t bytes,
+    int flags,
+    int32_t* tokens,
+    size_t capacity,
+    size_t* count) {
+  return forward(
+      &FunctionTable::tokenize,
+      model,
+      text,
+      bytes,
+      flags,
+      tokens,
+      capacity,
+      count);
+}
+
+mlxx_status mlxx_detokenize(
+    mlxx_model* model,
+    const int32_t* tokens,
+    size_t token_count,
+    int skip_special,
+    char* text,
+    size_t capacity,
+    size_t* count) {
+  return forward(
+      &FunctionTable::detokenize,
+      model,
+      tokens,
+      token_count,
+      skip_special,
+      text,
+      capacity,
+      count);
+}
+
+mlxx_status mlxx_apply_chat_template(
+    mlxx_model* model,
+    const mlxx_chat* chat,
+    char* text,
+    size_t capacity,
+    size_t* count) {
+  return forward(
+      &FunctionTable::apply_chat_template,
+      model,
+      chat,
+      text,
+      capacity,
+      count);
+}
+
+mlxx_status mlxx_cancel_open(mlxx_cancel** out) {
+  if (out) {
+    *out = nullptr;
   }
+  return forward(&FunctionTable::cancel_open, out);
+}
+
+mlxx_status mlxx_cancel_request(mlxx_cancel* cancel) {
+  return forward(&FunctionTable::cancel_request, cancel);
+}
+
+mlxx_status mlxx_cancel_close(mlxx_cancel* cancel) {
+  return forward(&FunctionTable::cancel_close, cancel);
 }
 
 mlxx_status mlxx_generate(
@@ -166,12 +243,28 @@ mlxx_status mlxx_generate(
     const char* prompt,
     const mlxx_generate_options* options,
     mlxx_text_callback callback,
-    void* user) {
-  const FunctionTable* found = nullptr;
-  if (mlxx_status status = require_table(found); status != MLXX_OK) {
-    return status;
-  }
-  return found->generate(model, prompt, options, callback, user, error_text());
+    void* user,
+    mlxx_generate_result* result) {
+  return forward(
+      &FunctionTable::generate,
+      model,
+      prompt,
+      options,
+      callback,
+      user,
+      result);
+}
+
+mlxx_status mlxx_memory_get(mlxx_memory* memory) {
+  return forward(&FunctionTable::memory_get, memory);
+}
+
+mlxx_status mlxx_memory_reset_peak(void) {
+  return forward(&FunctionTable::memory_reset_peak);
+}
+
+mlxx_status mlxx_memory_clear_cache(void) {
+  return forward(&FunctionTable::memory_clear_cache);
 }
 
 }  // extern "C"

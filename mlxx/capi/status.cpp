@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "mlxx/base/utf8.h"
+
 namespace mlxx::capi {
 
 mlxx_status status_of(ErrorKind kind) {
@@ -40,6 +42,19 @@ void copy_message(std::string_view message, ErrorText error) {
   error.text[count] = '\0';
 }
 
+namespace {
+
+// Of an exception that is not mlxx's: made one line of valid UTF-8.
+void copy_foreign_message(const char* what, ErrorText error) {
+  try {
+    copy_message(escape_line(what), error);
+  } catch (...) {
+    copy_message("[mlxx] failed, without memory to say why", error);
+  }
+}
+
+}  // namespace
+
 mlxx_status describe_current_exception(ErrorText error) {
   try {
     throw;
@@ -50,7 +65,7 @@ mlxx_status describe_current_exception(ErrorText error) {
     copy_message("[memory] not enough memory", error);
     return MLXX_OUT_OF_MEMORY;
   } catch (const std::exception& failure) {
-    copy_message(failure.what(), error);
+    copy_foreign_message(failure.what(), error);
     return MLXX_INTERNAL;
   } catch (...) {
     copy_message("[mlxx] an unknown exception", error);

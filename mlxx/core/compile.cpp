@@ -1,5 +1,8 @@
 #include "mlxx/core/compile.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "mlxx/base/environment.h"
 #include "mlxx/base/error.h"
 #include "mlxx/core/compile_mode.h"
@@ -23,6 +26,36 @@ void apply_compile_mode() {
   }
   mx::set_compile_mode(
       fuse ? mx::CompileMode::enabled : mx::CompileMode::no_fuse);
+}
+
+void set_compile_mode(std::string_view name) {
+  using Mode = mx::CompileMode;
+  constexpr std::pair<std::string_view, Mode> kModes[] = {
+      {"disabled", Mode::disabled},
+      {"no_simplify", Mode::no_simplify},
+      {"no_fuse", Mode::no_fuse},
+      {"enabled", Mode::enabled}};
+  const auto* found = std::ranges::find(
+      kModes,
+      name,
+      &std::pair<std::string_view, Mode>::first);
+  if (found == std::end(kModes)) {
+    fail(
+        ErrorKind::invalid_request,
+        "compile mode",
+        "must be 'disabled', 'no_simplify', 'no_fuse' or 'enabled', found '{}'",
+        name);
+  }
+  Mode mode = found->second;
+  bool fuses = mode == Mode::no_simplify || mode == Mode::enabled;
+  if (fuses && backend() == Backend::cpu && !prepare_fusing()) {
+    fail(
+        ErrorKind::unsupported,
+        "compile mode",
+        "'{}' fuses, for which the CPU needs a working g++",
+        name);
+  }
+  mx::set_compile_mode(mode);
 }
 
 }  // namespace mlxx

@@ -26,4 +26,15 @@ void Materializer::finish() {
   }
 }
 
+mx::array materialize_copy(const mx::array& value, mx::StreamOrDevice s) {
+  mx::array source = value.ndim() == 0 ? mx::reshape(value, {1}, s) : value;
+  // Concatenating always writes to a new buffer of the exact size, and knows
+  // its shape also in a shapeless trace, where only the first array's counts.
+  mx::Shape none = source.shape();
+  none[0] = 0;
+  mx::array copy =
+      mx::concatenate({source, mx::zeros(none, value.dtype(), s)}, 0, s);
+  return value.ndim() == 0 ? mx::reshape(copy, {}, s) : copy;
+}
+
 }  // namespace mlxx

@@ -31,4 +31,15 @@ class Materializer {
   uint64_t done_bytes_ = 0;
 };
 
+// A copy of `value` that shares nothing with it: row-contiguous, in a buffer of
+// its own that is no larger than its bytes, so that a large buffer of which
+// `value` is a part (or a mapped file) can be let go. Same values, bit for bit,
+// dtype and shape, 0-d and empty included. Lazy and differentiable (the
+// identity in every direction).
+//
+// Only where that independence is needed: mx::copy shares the buffer, and so
+// does mx::contiguous when it finds the values dense enough already. Inside a
+// compiled function, shapeless or not, it copies at each call.
+mx::array materialize_copy(const mx::array& value, mx::StreamOrDevice s = {});
+
 }  // namespace mlxx

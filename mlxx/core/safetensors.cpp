@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include <mlx/primitives.h>
+
 #include "mlxx/base/error.h"
+#include "mlxx/core/borrowed_array.h"
+#include "mlxx/core/dtype.h"
 #include "mlxx/core/foreign_file.h"
 #include "mlxx/core/host_array.h"
 #include "mlxx/core/safetensors_header.h"
@@ -13,8 +17,6 @@ namespace mlxx {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-// The reference reader's limit.
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 // Copied, then given back, so that a large tensor is not resident twice.
 constexpr uint64_t kCopyBytes = uint64_t{4} << 20;
 
@@ -28,30 +30,97 @@ constexpr uint64_t kCopyBytes = uint64_t{4} << 20;
   fail(ErrorKind::bad_file, place, "{}", otherwise);
 }
 
+struct ArrayType {
+  mx::Shape shape;
+  mx::Dtype dtype;
+};
+
+// What MLX will hold the tensor as.
+ArrayType array_type(
+    const SafetensorsEntry& entry,
+    const std::filesystem::path& path) {
+  auto dtype = safetensors_mlx_dtype(entry.dtype);
+  if (!dtype) {
+    fail(
+        ErrorKind::unsupported,
+        path.string(),
+        "tensor '{}' is {}, which cannot be computed with",
+        entry.name,
+        entry.dtype);
+  }
+  mx::Shape shape;
+  // Of an empty tensor the other axes may be anything, and MLX multiplies them
+  // to strides.
+  int64_t stride = mx::size_of(*dtype);
+  for (int64_t n : entry.shape) {
+    if (n > INT32_MAX ||
+        __builtin_mul_overflow(stride, std::max<int64_t>(n, 1), &stride)) {
+      fail(
+          ErrorKind::unsupported,
+          path.string(),
+          "tensor '{}' has an axis of {}, the limit is {}",
+          entry.name,
+          n,
+          INT32_MAX);
+    }
+    shape.push_back(static_cast<int32_t>(n));
+  }
+  return {std::move(shape), *dtype};
+}
+
+void copy_tensor(
+    const MappedFile& file,
+    uint64_t offset,
+    uint64_t nbytes,
+    std::byte* target) {
+  file.check_size();
+  const std::byte* source = file.bytes().data() + offset;
+  for (uint64_t done = 0; done < nbytes; done += kCopyBytes) {
+    uint64_t n = std::min(kCopyBytes, nbytes - done);
+    std::memcpy(target + done, source + done, n);
+    file.release(offset + done, n);
+  }
+}
+
+// Copies a tensor out of the file when it is evaluated. It runs on the thread
+// that asks for the evaluation, so that its errors come out there.
+class ReadTensor : public mx::Primitive {
+ public:
+  ReadTensor(
+      mx::Stream stream,
+      std::shared_ptr<const MappedFile> file,
+      uint64_t offset,
+      uint64_t nbytes)
+      : Primitive(stream),
+        file_(std::move(file)),
+        offset_(offset),
+        nbytes_(nbytes) {}
+
+  void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>& outputs)
+      override {
+    HostBuffer buffer = make_host_buffer(nbytes_);
+    copy_tensor(*file_, offset_, nbytes_, buffer.bytes);
+    outputs[0].set_data(std::move(buffer.data));
+  }
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&)
+      override {
+    fail(ErrorKind::internal, "safetensors", "a file is read by the CPU only");
+  }
+  const char* name() const override {
+    return "ReadTensor";
+  }
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  uint64_t offset_;
+  uint64_t nbytes_;
+};
+
 }  // namespace
 
 std::optional<mx::Dtype> safetensors_mlx_dtype(std::string_view dtype) {
-  struct Row {
-    std::string_view name;
-    mx::Dtype dtype;
-  };
-  static const Row kRows[] = {
-      {"BF16", mx::bfloat16},
-      {"F16", mx::float16},
-      {"F32", mx::float32},
-      {"U32", mx::uint32},
-      {"U8", mx::uint8},
-      {"I8", mx::int8},
-      {"I16", mx::int16},
-      {"U16", mx::uint16},
-      {"I32", mx::int32},
-      {"I64", mx::int64},
-      {"U64", mx::uint64},
-      {"BOOL", mx::bool_},
-      {"C64", mx::complex64},
-  };
-  for (const auto& row : kRows) {
-    if (row.name == dtype) {
+  for (const auto& row : dtypes()) {
+    if (row.safetensors == dtype) {
       return row.dtype;
     }
   }
@@ -59,9 +128,9 @@ std::optional<mx::Dtype> safetensors_mlx_dtype(std::string_view dtype) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : file_(path) {
+    : file_(std::make_shared<const MappedFile>(path)) {
   std::string place = path.string();
-  auto bytes = file_.bytes();
+  auto bytes = file_->bytes();
   if (bytes.empty()) {
     fail(ErrorKind::bad_file, place, "the file is empty");
   }
@@ -77,15 +146,16 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     length = length << 8 | static_cast<uint8_t>(bytes[i]);
   }
   uint64_t rest = bytes.size() - kLengthBytes;
-  if (length > rest || length > kMaxHeaderBytes) {
+  if (length > rest || length > kMaxSafetensorsHeader) {
     fail_foreign(
-        file_,
+        *file_,
         place,
         fmt::format(
             "a header of {} bytes is announced, {}",
             length,
-            length > rest ? fmt::format("the file has {}", rest)
-                          : fmt::format("the limit is {}", kMaxHeaderBytes)));
+            length > rest
+                ? fmt::format("the file has {}", rest)
+                : fmt::format("the limit is {}", kMaxSafetensorsHeader)));
   }
   std::string_view text(
       reinterpret_cast<const char*>(bytes.data()) + kLengthBytes,
@@ -98,7 +168,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     entry.offset += kLengthBytes + length;
   }
   std::ranges::sort(entries_, {}, &SafetensorsEntry::name);
-  file_.release(0, kLengthBytes + length);
+  file_->release(0, kLengthBytes + length);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
@@ -113,37 +183,36 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 }
 
 mx::array SafetensorsFile::load(const SafetensorsEntry& entry) const {
-  auto dtype = safetensors_mlx_dtype(entry.dtype);
-  if (!dtype) {
-    fail(
-        ErrorKind::unsupported,
-        path().string(),
-        "tensor '{}' is {}, which cannot be computed with",
-        entry.name,
-        entry.dtype);
-  }
-  mx::Shape shape;
-  for (int64_t n : entry.shape) {
-    if (n > INT32_MAX) {
-      fail(
-          ErrorKind::unsupported,
-          path().string(),
-          "tensor '{}' has an axis of {}, the limit is {}",
-          entry.name,
-          n,
-          INT32_MAX);
-    }
-    shape.push_back(static_cast<int32_t>(n));
-  }
-  file_.check_size();
-  HostArray result = make_host_array(shape, *dtype);
-  const std::byte* source = file_.bytes().data() + entry.offset;
-  for (uint64_t done = 0; done < entry.nbytes; done += kCopyBytes) {
-    uint64_t n = std::min(kCopyBytes, entry.nbytes - done);
-    std::memcpy(result.data + done, source + done, n);
-    file_.release(entry.offset + done, n);
-  }
+  ArrayType type = array_type(entry, path());
+  HostArray result = make_host_array(type.shape, type.dtype);
+  copy_tensor(*file_, entry.offset, entry.nbytes, result.data);
   return result.array;
+}
+
+mx::array SafetensorsFile::load_lazily(const SafetensorsEntry& entry) const {
+  ArrayType type = array_type(entry, path());
+  return mx::array(
+      type.shape,
+      type.dtype,
+      std::make_shared<ReadTensor>(
+          mx::default_stream(mx::Device::cpu),
+          file_,
+          entry.offset,
+          entry.nbytes),
+      {});
+}
+
+mx::array SafetensorsFile::map(const SafetensorsEntry& entry) const {
+  ArrayType type = array_type(entry, path());
+  file_->check_size();
+  // The length and the header stand before the first tensor, so that the bytes
+  // before `data` are readable.
+  auto borrowed = borrow_memory(
+      file_,
+      file_->bytes().data() + entry.offset,
+      type.shape,
+      type.dtype);
+  return borrowed ? *borrowed : load(entry);
 }
 
 }  // namespace mlxx

@@ -11,9 +11,12 @@
 
 namespace mlxx {
 
+// The reference reader's limit for the JSON.
+inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // offsets from the data's start
-  std::map<std::string, std::string> metadata;
+  SafetensorsMetadata metadata;
 };
 
 // Bits of one element; absent for a name that the format does not have.

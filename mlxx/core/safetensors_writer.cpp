@@ -1,112 +1,19 @@
 #include "mlxx/core/safetensors_writer.h"
 
-#include <cerrno>
-#include <cstring>
 #include <set>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
+#include "mlxx/base/atomic_file.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
+#include "mlxx/core/dtype.h"
+#include "mlxx/core/safetensors_header.h"
 
 namespace mlxx {
 
 namespace {
-
-// A file under a temporary name that disappears unless it is committed.
-class PendingFile {
- public:
-  explicit PendingFile(const std::filesystem::path& target)
-      : target_(target), temporary_(target.string() + ".XXXXXX") {
-    descriptor_ = ::mkstemp(temporary_.data());
-    if (descriptor_ < 0) {
-      fail_errno("cannot create a file there");
-    }
-  }
-  ~PendingFile() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-      ::unlink(temporary_.c_str());
-    }
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  void write(const void* data, size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      ssize_t n = ::write(descriptor_, at, size);
-      if (n < 0 && errno == EINTR) {
-        continue;
-      }
-      if (n <= 0) {
-        fail_errno("cannot write");
-      }
-      at += n;
-      size -= static_cast<size_t>(n);
-    }
-  }
-
-  void commit() {
-    if (::fchmod(descriptor_, 0644) != 0 || ::fsync(descriptor_) != 0 ||
-        ::rename(temporary_.c_str(), target_.c_str()) != 0) {
-      fail_errno("cannot write");
-    }
-    ::close(descriptor_);
-    descriptor_ = -1;
-  }
-
- private:
-  [[noreturn]] void fail_errno(const char* action) {
-    fail(
-        ErrorKind::internal,
-        target_.string(),
-        "{}, {}",
-        action,
-        std::strerror(errno));
-  }
-
-  std::filesystem::path target_;
-  std::string temporary_;
-  int descriptor_ = -1;
-};
-
-const char* dtype_name(mx::Dtype dtype) {
-  switch (dtype.val()) {
-    case mx::Dtype::Val::bfloat16:
-      return "BF16";
-    case mx::Dtype::Val::float16:
-      return "F16";
-    case mx::Dtype::Val::float32:
-      return "F32";
-    case mx::Dtype::Val::uint32:
-      return "U32";
-    case mx::Dtype::Val::uint8:
-      return "U8";
-    case mx::Dtype::Val::int8:
-      return "I8";
-    case mx::Dtype::Val::int16:
-      return "I16";
-    case mx::Dtype::Val::uint16:
-      return "U16";
-    case mx::Dtype::Val::int32:
-      return "I32";
-    case mx::Dtype::Val::int64:
-      return "I64";
-    case mx::Dtype::Val::uint64:
-      return "U64";
-    case mx::Dtype::Val::bool_:
-      return "BOOL";
-    case mx::Dtype::Val::complex64:
-      return "C64";
-    default:
-      return nullptr;
-  }
-}
 
 uint64_t bytes_of(const SafetensorsSpec& spec) {
   uint64_t bytes = mx::size_of(spec.dtype);
@@ -127,19 +34,16 @@ std::string make_header(
   std::set<std::string> names{"__metadata__"};
   uint64_t offset = 0;
   for (const auto& spec : specs) {
-    const char* dtype = dtype_name(spec.dtype);
-    if (!dtype || !names.insert(spec.name).second) {
+    if (!names.insert(spec.name).second) {
       fail(
           ErrorKind::invalid_request,
           place,
-          "tensor '{}' {}",
-          spec.name,
-          dtype ? "stands twice or has a reserved name"
-                : "has a dtype that safetensors lacks");
+          "tensor '{}' stands twice or has a reserved name",
+          spec.name);
     }
     uint64_t end = offset + bytes_of(spec);
     header[spec.name] = {
-        {"dtype", dtype},
+        {"dtype", dtype_info(spec.dtype).safetensors},
         {"shape", spec.shape},
         {"data_offsets", {offset, end}}};
     offset = end;
@@ -155,6 +59,14 @@ std::string make_header(
   }
   // The data begins on a multiple of 8.
   text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxSafetensorsHeader) {
+    fail(
+        ErrorKind::invalid_request,
+        place,
+        "names and metadata take {} bytes, the format's limit is {}",
+        text.size(),
+        kMaxSafetensorsHeader);
+  }
   return text;
 }
 
@@ -170,11 +82,12 @@ void write_safetensors(
   for (int i = 0; i < 8; ++i) {
     length[i] = static_cast<char>(header.size() >> (8 * i) & 0xff);
   }
-  PendingFile file(path);
-  file.write(length, sizeof(length));
-  file.write(header.data(), header.size());
+  AtomicFile file(path);
+  file.write(std::span(length));
+  file.write(std::span(header));
   for (size_t i = 0; i < specs.size(); ++i) {
-    mx::array value = mx::contiguous(array_of(i));
+    // The CPU reads the values, and a GPU has no float64.
+    mx::array value = mx::contiguous(array_of(i), false, mx::Device::cpu);
     if (value.dtype() != specs[i].dtype || value.shape() != specs[i].shape) {
       fail(
           ErrorKind::internal,
@@ -184,7 +97,7 @@ void write_safetensors(
     }
     if (value.size() > 0) {
       value.eval();
-      file.write(value.data<char>(), value.nbytes());
+      file.write(std::span(value.data<char>(), value.nbytes()));
     }
   }
   file.commit();
@@ -192,7 +105,7 @@ void write_safetensors(
 
 void write_safetensors(
     const std::filesystem::path& path,
-    const std::vector<std::pair<std::string, mx::array>>& arrays,
+    const SafetensorsArrays& arrays,
     const SafetensorsMetadata& metadata) {
   std::vector<SafetensorsSpec> specs;
   for (const auto& [name, value] : arrays) {

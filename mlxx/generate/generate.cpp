@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/memory.h"
+#include "mlxx/core/wired_limit.h"
 #include "mlxx/generate/answer_text.h"
 #include "mlxx/generate/prefill.h"
 #include "mlxx/generate/token_stream.h"
@@ -168,9 +168,7 @@ GenerateResult run(
   }
 
   PhaseClock clock;
-  // On Metal all weights stay resident while they are needed, up to what the
-  // device recommends.
-  ScopedWiredLimit wired(std::numeric_limits<size_t>::max());
+  ScopedWiredLimit wired(pipeline.model->summary().weight_bytes);
   result.cached_tokens = reuse_prefix(
       sequence,
       prompt,

@@ -25,11 +25,27 @@ struct TextPart {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
   std::string chat_template_error;
+  std::shared_ptr<const text::ChatTemplate> tool_template;
+  std::string tool_template_error;
   SpecialTokens special;
   double seconds = 0;
 };
 
-void compile_template(
+// Null, with the reason in `error`, if the source does not compile.
+std::shared_ptr<const text::ChatTemplate> try_compile(
+    const std::string& source,
+    const SpecialTokens& special,
+    std::string& error) {
+  try {
+    return text::ChatTemplate::compile(source, special.bos, special.eos);
+  } catch (const Error& failure) {
+    error = failure.what();
+    log_warning("a chat template cannot be used: {}", failure.what());
+    return nullptr;
+  }
+}
+
+void compile_templates(
     const hub::TextFiles& files,
     const PipelineOptions& options,
     TextPart& part) {
@@ -42,17 +58,15 @@ void compile_template(
   }
   const std::string* source =
       text::select_chat_template(files.chat_templates, /*has_tools=*/false);
-  if (!source) {
-    return;
+  if (source) {
+    part.chat_template =
+        try_compile(*source, part.special, part.chat_template_error);
   }
-  try {
-    part.chat_template = text::ChatTemplate::compile(
-        *source,
-        part.special.bos,
-        part.special.eos);
-  } catch (const Error& error) {
-    part.chat_template_error = error.what();
-    log_warning("the chat template cannot be used: {}", error.what());
+  const std::string* for_tools =
+      text::select_chat_template(files.chat_templates, /*has_tools=*/true);
+  if (for_tools && for_tools != source) {
+    part.tool_template =
+        try_compile(*for_tools, part.special, part.tool_template_error);
   }
 }
 
@@ -63,7 +77,7 @@ TextPart load_text(
   TextPart part;
   part.special = read_special_tokens(files.tokenizer_config_json);
   part.tokenizer = text::Tokenizer::from_json(files.tokenizer_json);
-  compile_template(files, options, part);
+  compile_templates(files, options, part);
   part.seconds = seconds_since(start);
   return part;
 }
@@ -108,6 +122,8 @@ Pipeline load_pipeline(
   pipeline.tokenizer = std::move(part.tokenizer);
   pipeline.chat_template = std::move(part.chat_template);
   pipeline.chat_template_error = std::move(part.chat_template_error);
+  pipeline.tool_template = std::move(part.tool_template);
+  pipeline.tool_template_error = std::move(part.tool_template_error);
   pipeline.tokenizer_seconds = part.seconds;
 
   const auto summary = pipeline.model->summary();
@@ -162,46 +178,6 @@ std::vector<int32_t> encode_raw_prompt(
       pipeline.bos_id,
       pipeline.add_bos,
       text_has_bos);
-}
-
-std::vector<int32_t> encode_chat_prompt(
-    const Pipeline& pipeline,
-    const OrderedJson& messages,
-    const text::RenderOptions& options) {
-  if (!pipeline.chat_template) {
-    if (!pipeline.chat_template_error.empty()) {
-      fail(
-          ErrorKind::unsupported,
-          "chat_template",
-          "the model's chat template cannot be used: {}",
-          pipeline.chat_template_error);
-    }
-    fail(
-        ErrorKind::invalid_request,
-        "chat_template",
-        "the model has no chat template: give one, or ask for a raw "
-        "completion (--raw)");
-  }
-  if (!messages.is_array() || messages.empty()) {
-    fail(
-        ErrorKind::invalid_request,
-        "messages",
-        "must be a list of at least one message");
-  }
-  text::RenderOptions render = options;
-  if (render.continue_final_message) {
-    const auto& last = messages.back();
-    if (!last.is_object() || last.value("role", OrderedJson()) != "assistant") {
-      fail(
-          ErrorKind::invalid_request,
-          "continue_final_message",
-          "the last message must be the assistant's");
-    }
-    // The template would open a second answer after the one to continue.
-    render.add_generation_prompt = false;
-  }
-  return pipeline.chat_template
-      ->encode(*pipeline.tokenizer, messages, OrderedJson(), render);
 }
 
 }  // namespace mlxx::generate

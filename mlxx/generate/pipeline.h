@@ -23,6 +23,10 @@ struct Pipeline {
   std::shared_ptr<const text::ChatTemplate> chat_template;  // may be null
   // Why chat_template is null although the checkpoint has one.
   std::string chat_template_error;
+  // The checkpoint's own template for conversations with tools, where that is
+  // another one.
+  std::shared_ptr<const text::ChatTemplate> tool_template;
+  std::string tool_template_error;
   // Union of tokenizer, config, nested text config and generation_config.
   std::set<int32_t> eos_ids;
   std::optional<int32_t> bos_id;

@@ -4,7 +4,7 @@
 
 #include "mlxx/core/memory.h"
 #include "mlxx/core/mlx.h"
-#include "mlxx/generate/mlx_errors.h"
+#include "mlxx/core/mlx_errors.h"
 
 namespace mlxx::generate {
 

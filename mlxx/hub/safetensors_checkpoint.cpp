@@ -183,7 +183,8 @@ class SafetensorsCheckpoint : public Checkpoint {
 
   void add_dense(const std::string& name, const Source& source) {
     const SafetensorsEntry& entry = *source.weight.entry;
-    if (!safetensors_mlx_dtype(entry.dtype)) {
+    // No GPU backend computes with 64-bit floats.
+    if (!safetensors_mlx_dtype(entry.dtype) || entry.dtype == "F64") {
       fail(
           ErrorKind::unsupported,
           source.weight.file->path().string(),

@@ -1,18 +1,15 @@
 #include "mlxx/kernels/cpu_primitive.h"
 
-#include <mlx/backend/cpu/encoder.h>
-
-#include "mlxx/base/error.h"
-
 namespace mlxx::kernels {
 
 CpuPrimitive::CpuPrimitive(const char* name, Fallback fallback)
-    : UnaryPrimitive(mx::default_stream(mx::Device::cpu)),
-      name_(name),
+    : CpuStreamPrimitive(name, mx::default_stream(mx::Device::cpu)),
       fallback_(std::move(fallback)) {}
 
-void CpuPrimitive::eval_gpu(const std::vector<mx::array>&, mx::array&) {
-  fail(ErrorKind::internal, name_, "runs on the CPU only");
+void CpuPrimitive::eval_cpu(
+    const std::vector<mx::array>& inputs,
+    std::vector<mx::array>& outputs) {
+  eval_cpu(inputs, outputs[0]);
 }
 
 std::vector<mx::array> CpuPrimitive::vjp(
@@ -26,10 +23,6 @@ std::vector<mx::array> CpuPrimitive::vjp(
     wanted.push_back(all[index]);
   }
   return wanted;
-}
-
-void CpuPrimitive::dispatch(std::function<void()> work) {
-  mx::cpu::get_command_encoder(stream()).dispatch(std::move(work));
 }
 
 mx::array make_lazy(

@@ -3,38 +3,37 @@
 #include <functional>
 #include <vector>
 
-#include <mlx/primitives.h>
-
-#include "mlxx/core/mlx.h"
+#include "mlxx/core/cpu_stream_primitive.h"
 
 namespace mlxx::kernels {
 
-// An operation of ours with one output that MLX runs on its CPU stream. Its
-// gradient is that of the plain operations that it replaces.
-class CpuPrimitive : public mx::UnaryPrimitive {
+// An operation of ours that MLX runs on its CPU stream, with one output of the
+// first input's shape. Its gradient is that of the plain operations that it
+// replaces.
+class CpuPrimitive : public CpuStreamPrimitive {
  public:
   using Fallback =
       std::function<std::vector<mx::array>(const std::vector<mx::array>&)>;
 
   CpuPrimitive(const char* name, Fallback fallback);
 
-  void eval_gpu(const std::vector<mx::array>&, mx::array&) override;
+  virtual void eval_cpu(
+      const std::vector<mx::array>& inputs,
+      mx::array& output) = 0;
+  void eval_cpu(
+      const std::vector<mx::array>& inputs,
+      std::vector<mx::array>& outputs) final;
   std::vector<mx::array> vjp(
       const std::vector<mx::array>& primals,
       const std::vector<mx::array>& cotangents,
       const std::vector<int>& argnums,
       const std::vector<mx::array>& outputs) override;
-  const char* name() const override {
-    return name_;
+  std::vector<mx::Shape> output_shapes(
+      const std::vector<mx::array>& inputs) override {
+    return {inputs[0].shape()};
   }
 
- protected:
-  // Runs `work` when the inputs are there. It may keep pointers into inputs
-  // and output: MLX holds them until it has run.
-  void dispatch(std::function<void()> work);
-
  private:
-  const char* name_;
   Fallback fallback_;
 };
 

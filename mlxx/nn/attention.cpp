@@ -31,9 +31,9 @@ mx::array Attention::operator()(
   mx::array queries = split_heads(q_proj_(x), heads_, head_size_);
   mx::array keys = split_heads(k_proj_(x), kv_heads_, head_size_);
   mx::array values = split_heads(v_proj_(x), kv_heads_, head_size_);
-  int offset = cache.offset();
-  queries = (*rope_)(queries, offset, selection_);
-  keys = (*rope_)(keys, offset, selection_);
+  kernels::Position first = cache.position();
+  queries = (*rope_)(queries, first, selection_);
+  keys = (*rope_)(keys, first, selection_);
   mx::array output = kernels::attention(
       queries,
       cache.append(keys, values),

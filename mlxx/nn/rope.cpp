@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
-#include "mlxx/kernels/rope/rope.h"
 
 namespace mlxx::nn {
 namespace {
@@ -31,7 +30,7 @@ class PlainRope : public Rope {
 
   mx::array operator()(
       const mx::array& x,
-      int offset,
+      const kernels::Position& first,
       const kernels::Selection& selection) const override {
     return kernels::rope(
         x,
@@ -40,7 +39,7 @@ class PlainRope : public Rope {
          .base = static_cast<float>(options_.base),
          .wavelengths = std::nullopt,
          .position_scale = scale_},
-        offset,
+        first,
         selection);
   }
   std::optional<Rotations> rotations() const override {
@@ -80,7 +79,7 @@ class WavelengthRope : public Rope {
 
   mx::array operator()(
       const mx::array& x,
-      int offset,
+      const kernels::Position& first,
       const kernels::Selection& selection) const override {
     return kernels::rope(
         input_scale_ == 1.0 ? x : scaled(x),
@@ -88,7 +87,7 @@ class WavelengthRope : public Rope {
          .traditional = options_.traditional,
          .base = std::nullopt,
          .wavelengths = wavelengths_},
-        offset,
+        first,
         selection);
   }
   std::optional<Rotations> rotations() const override {
@@ -127,10 +126,16 @@ class DynamicRope : public Rope {
 
   mx::array operator()(
       const mx::array& x,
-      int offset,
+      const kernels::Position& first,
       const kernels::Selection& selection) const override {
+    if (first.array) {
+      fail(
+          ErrorKind::unsupported,
+          "rope",
+          "dynamic scaling needs the position as a number");
+    }
     double trained = options_.max_position_embeddings;
-    double length = std::max<double>(x.shape(-2) + offset, trained);
+    double length = std::max<double>(x.shape(-2) + first.number, trained);
     double dims = options_.dims;
     double base = options_.base *
         std::pow(factor_ * length / trained - (factor_ - 1), dims / (dims - 2));
@@ -140,7 +145,7 @@ class DynamicRope : public Rope {
          .traditional = options_.traditional,
          .base = static_cast<float>(base),
          .wavelengths = std::nullopt},
-        offset,
+        first,
         selection);
   }
   const char* name() const override {

@@ -6,6 +6,7 @@
 
 #include "mlxx/base/json.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/rope/rope.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::nn {
@@ -21,10 +22,11 @@ struct Rotations {
 class Rope {
  public:
   virtual ~Rope() = default;
-  // x [B, H, L, D]; offset is the position of the first of the L tokens.
+  // x [B, H, L, D]; `first` is the position of the first of the L tokens.
+  // unsupported if that is an array and the angles depend on the length.
   virtual mx::array operator()(
       const mx::array& x,
-      int offset,
+      const kernels::Position& first,
       const kernels::Selection& selection = {}) const = 0;
   // For kernels of whole layers; nothing if the angles depend on the length.
   virtual std::optional<Rotations> rotations() const {

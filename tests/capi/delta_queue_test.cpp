@@ -14,6 +14,7 @@ namespace {
 TEST(DeltaQueue, PiecesArriveInOrderAndThenTheEnd) {
   DeltaQueue queue;
   std::thread writer([&] {
+    EXPECT_TRUE(queue.begin());
     for (int i = 0; i < 1000; ++i) {
       EXPECT_TRUE(queue.push(std::to_string(i)));
     }
@@ -31,6 +32,7 @@ TEST(DeltaQueue, PiecesArriveInOrderAndThenTheEnd) {
 TEST(DeltaQueue, CancelStopsTheWriter) {
   DeltaQueue queue;
   std::thread writer([&] {
+    EXPECT_TRUE(queue.begin());
     while (queue.push("x")) {
     }
     queue.finish(nullptr);
@@ -41,6 +43,15 @@ TEST(DeltaQueue, CancelStopsTheWriter) {
   }
   queue.join();
   writer.join();
+}
+
+TEST(DeltaQueue, CancelledBeforeItBeginsNobodyWaits) {
+  DeltaQueue queue;
+  std::thread canceller([&] { queue.cancel(); });
+  EXPECT_EQ(queue.pop(), std::nullopt);
+  queue.join();
+  canceller.join();
+  EXPECT_FALSE(queue.begin());
 }
 
 TEST(DeltaQueue, ErrorArrivesAfterThePieces) {

@@ -51,15 +51,41 @@ TEST(ExportedSymbols, CLibraryShowsItsHeader) {
   EXPECT_EQ(
       names,
       (std::set<std::string>{
+          "mlxx_apply_chat_template",
+          "mlxx_cancel_close",
+          "mlxx_cancel_open",
+          "mlxx_cancel_request",
+          "mlxx_detokenize",
           "mlxx_generate",
           "mlxx_init",
           "mlxx_last_error",
           "mlxx_libmlx_path",
+          "mlxx_memory_clear_cache",
+          "mlxx_memory_get",
+          "mlxx_memory_reset_peak",
           "mlxx_mlx_version",
           "mlxx_model_close",
+          "mlxx_model_get_info",
           "mlxx_model_open",
           "mlxx_status_name",
+          "mlxx_tokenize",
           "mlxx_version"}));
+}
+
+// Programs are linked against a version, so that a later libmlxx can change a
+// function and keep the old one for them.
+TEST(ExportedSymbols, CLibraryHasVersions) {
+  std::istringstream lines(output_of(
+      "nm -D --defined-only --with-symbol-versions '" MLXX_C_LIBRARY "'"));
+  std::string line;
+  int functions = 0;
+  while (std::getline(lines, line)) {
+    if (line.find(" T ") != std::string::npos) {
+      ++functions;
+      EXPECT_TRUE(line.ends_with("@@MLXX_1")) << line;
+    }
+  }
+  EXPECT_EQ(functions, 19);
 }
 
 TEST(NeededLibraries, OnlyTheImplementationNeedsMlx) {

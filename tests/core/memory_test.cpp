@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mlxx/base/error.h"
+#include "mlxx/core/device.h"
 
 namespace mlxx {
 namespace {
@@ -39,28 +39,39 @@ TEST(Memory, PeakStartsAgainWhenReset) {
   EXPECT_LT(memory_use().peak, 8 * kMiB);
 }
 
-TEST(MemoryBudget, RefusesWhatWouldNotFit) {
-  size_t active = memory_use().active;
-  MemoryBudget budget(active + 10 * kMiB);
-  EXPECT_NO_THROW(budget.require("load", 9 * kMiB));
-  mx::array a = eight_mib();
-  try {
-    budget.require("load", 9 * kMiB);
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::out_of_memory);
+// MLX's own contract, which nothing here wraps.
+TEST(Memory, SettersOfMlxReturnThePreviousLimit) {
+  size_t first = mx::set_memory_limit(64 * kMiB);
+  EXPECT_EQ(mx::get_memory_limit(), 64 * kMiB);
+  EXPECT_EQ(mx::set_memory_limit(first), 64 * kMiB);
+  EXPECT_EQ(mx::get_memory_limit(), first);
+  size_t cache = mx::set_cache_limit(kMiB);
+  EXPECT_EQ(mx::set_cache_limit(cache), kMiB);
+  EXPECT_EQ(mx::set_cache_limit(cache), cache);
+  if (backend() != Backend::metal) {
+    EXPECT_EQ(mx::set_wired_limit(0), 0u);
   }
-  // No overflow, however large the wish.
-  EXPECT_THROW(budget.require("load", SIZE_MAX), Error);
 }
 
-TEST(MemoryBudget, ZeroMeansNoLimit) {
-  EXPECT_NO_THROW(MemoryBudget(0).require("load", SIZE_MAX));
+TEST(Memory, TheCacheLimitBoundsWhatIsKept) {
+  clear_cache();
+  size_t previous = mx::set_cache_limit(0);
+  {
+    mx::array a = eight_mib();
+  }
+  mx::synchronize();
+  EXPECT_LT(memory_use().cache, kMiB);
+  mx::set_cache_limit(previous);
 }
 
-TEST(ScopedWiredLimit, DoesNothingWhereNothingCanBeWired) {
-  ScopedWiredLimit limit(kMiB);
-  EXPECT_EQ(eight_mib().size(), size_t{2} << 20);
+// Why there is a MemoryBudget. If this fails, MLX has learnt it.
+TEST(Memory, TheCpuBackendIgnoresTheMemoryLimit) {
+  if (backend() != Backend::cpu) {
+    GTEST_SKIP() << "not the CPU backend";
+  }
+  size_t previous = mx::set_memory_limit(kMiB);
+  EXPECT_NO_THROW(eight_mib());
+  mx::set_memory_limit(previous);
 }
 
 }  // namespace

@@ -182,17 +182,11 @@ TEST_F(Safetensors, UnknownDtypesAreNamedBeforeOffsetsAreLookedAt) {
 }
 
 TEST_F(Safetensors, KnownDtypesThatCannotBeComputedWithFailWhenLoaded) {
-  for (std::string dtype : {"F64", "F8_E5M2", "F8_E4M3"}) {
-    int count = dtype == "F64" ? 1 : 8;
+  for (std::string dtype : {"F8_E5M2", "F8_E4M3", "F8_E8M0"}) {
     auto path = folder_.write(
         "t.safetensors",
         safetensors_text(
-            safetensors_header({safetensors_entry(
-                "t",
-                dtype,
-                fmt::format("[{}]", count),
-                0,
-                8)}),
+            safetensors_header({safetensors_entry("t", dtype, "[8]", 0, 8)}),
             kEight));
     SafetensorsFile file(path);
     EXPECT_ERROR(file.load(file.entries()[0]), "unsupported", dtype);

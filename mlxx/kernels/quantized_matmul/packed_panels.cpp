@@ -85,6 +85,12 @@ class PanelRows : public mx::UnaryPrimitive {
   bool is_equivalent(const mx::Primitive& other) const override {
     return matrix_ == static_cast<const PanelRows&>(other).matrix_;
   }
+  std::vector<mx::Shape> output_shapes(
+      const std::vector<mx::array>& inputs) override {
+    mx::Shape shape = inputs[0].shape();
+    shape.push_back(static_cast<int>(matrix_->in()));
+    return {shape};
+  }
 
  private:
   Matrix matrix_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "mlxx/core/mlx.h"
 #include "mlxx/kernels/select.h"
@@ -17,12 +18,24 @@ struct RopeAngles {
   float position_scale = 1;
 };
 
+// The position of the first of L tokens: a number, or in a graph that serves
+// every position an int32 array of one element.
+struct Position {
+  // Implicit, since almost every position is a number.
+  Position(int number) : number(number) {}
+  explicit Position(mx::array array) : array(std::move(array)) {}
+
+  int number = 0;
+  std::optional<mx::array> array;
+};
+
 // Rotary position embedding. x [B, H, L, D]; token l is at position
-// offset + l. Differentiable in x. Fallback: mx::fast::rope.
+// first + l. Differentiable in x. Fallback: mx::fast::rope. In a shapeless
+// graph B, H, L and D must not vary.
 mx::array rope(
     const mx::array& x,
     const RopeAngles& angles,
-    int offset,
+    const Position& first,
     const Selection& selection);
 
 }  // namespace mlxx::kernels
