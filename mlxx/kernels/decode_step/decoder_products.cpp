@@ -109,15 +109,13 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
   int64_t n = row_count(part);
   const PreparedRows* rows = &prepared_[static_cast<int>(part)];
   if (n <= kRowsPreparedByAll) {
-    rows = &scratch.prepared;
+    PreparedRows& own = scratch.prepared[static_cast<int>(part)];
+    rows = &own;
     if (scratch.prepared_for != step) {
       scratch.prepared_for = step;
-      scratch.prepared.start(
-          n,
-          input_size(part),
-          needs_[static_cast<int>(part)]);
+      own.start(n, input_size(part), needs_[static_cast<int>(part)]);
       for (int64_t row = 0; row < n; ++row) {
-        prepare(part, index, row, scratch.prepared, scratch);
+        prepare(part, index, row, own, scratch);
       }
     }
   }

@@ -41,17 +41,35 @@ DecoderProgram::DecoderProgram(
       row_kernels_(row_kernels(selection.instruction_set)),
       attention_(block_attention(selection.instruction_set)),
       kv_type_(kv_shape(*weights_, selection).type),
-      job_(selection.threads),
-      scratch_(
-          job_.threads(),
-          Scratch{PreparedRows(products_), -1, {}, {}, {}, {}, {}}),
-      prepared_(kParts, PreparedRows(products_)) {
+      job_(selection.threads) {
+  for (int part = 0; part < kParts; ++part) {
+    prepared_.emplace_back(kernels_of(static_cast<Part>(part)));
+  }
+  for (int thread = 0; thread < job_.threads(); ++thread) {
+    scratch_.push_back({prepared_, -1, {}, {}, {}, {}, {}});
+  }
   find_needs();
+}
+
+// What one byte costs differs: on a model of 135 million parameters and 2,000
+// tokens of prose, rounding the inputs of every product gives a KL divergence
+// of 5.7e-3, of which the projections to queries, keys and values make 2.3e-3,
+// gate and up 1.6e-3, down 1.3e-3, the head 0.6e-3 and the output projection
+// 0.5e-3. Where there is little to gain in time, two bytes stay.
+ProductKernels DecoderProgram::kernels_of(Part part) const {
+  ProductKernels kernels = products_;
+  if (kernels.form == ActivationForm::int8 && part != Part::mlp &&
+      part != Part::output) {
+    kernels.form = ActivationForm::int16;
+  }
+  return kernels;
 }
 
 void DecoderProgram::find_needs() {
   auto need = [&](Part part, const PanelLinear& linear) {
-    needs_[static_cast<int>(part)].add(linear.matrix->layout(), products_);
+    needs_[static_cast<int>(part)].add(
+        linear.matrix->layout(),
+        kernels_of(part));
   };
   for (const auto& layer : weights_->layers) {
     need(Part::attention, layer.q);
@@ -249,8 +267,10 @@ void DecoderProgram::embed(int64_t row) {
   double scale = weights_->rotation_scale;
   for (size_t i = 0; i < rotations.size(); ++i) {
     double angle = at.position * rotations[i];
-    cosines_[row * rotations.size() + i] = static_cast<float>(scale * std::cos(angle));
-    sines_[row * rotations.size() + i] = static_cast<float>(scale * std::sin(angle));
+    cosines_[row * rotations.size() + i] =
+        static_cast<float>(scale * std::cos(angle));
+    sines_[row * rotations.size() + i] =
+        static_cast<float>(scale * std::sin(angle));
   }
 }
 

@@ -51,7 +51,7 @@ class DecoderProgram {
   };
   // Of one thread.
   struct Scratch {
-    PreparedRows prepared;
+    std::vector<PreparedRows> prepared;  // per part
     int prepared_for;  // the step
     std::vector<float> row;
     PanelScratch panels;
@@ -75,6 +75,7 @@ class DecoderProgram {
   int64_t input_size(Part part) const;
   int64_t row_count(Part part) const;
 
+  ProductKernels kernels_of(Part part) const;
   void find_needs();
   void run_pass(int first, int count, LogitRows wanted, int total);
   void place_rows(int first, int count);
