@@ -23,7 +23,7 @@ if [[ -x $bun ]] && cmp -s "$pinned/package-lock.json" .deps/bun/package-lock.js
   exit 0
 fi
 if ! command -v npm >/dev/null; then
-  echo "bun: npm is needed; scripts/install_packages.sh installs it" >&2
+  echo "bun: npm is needed: scripts/install_packages.sh tests" >&2
   exit 1
 fi
 echo "bun: npm ci of $pinned into .deps/bun" >&2
@@ -35,7 +35,13 @@ mkdir "$staged/bin"
 cp "$pinned/package-lock.json" "$staged/"
 npm ci --prefix "$staged" --cache "$staged/npm-cache" --ignore-scripts --no-audit --no-fund \
   --loglevel=error </dev/null >&2
-mv "$staged/node_modules/@oven/bun-$system-$machine/bin/bun" "$staged/bin/bun"
+# npm leaves an optional package out, silently, where it is not as locked.
+came=$staged/node_modules/@oven/bun-$system-$machine/bin/bun
+if [[ ! -f $came ]]; then
+  echo "bun: the package bun-$system-$machine did not come, or with another hash than locked" >&2
+  exit 1
+fi
+mv "$came" "$staged/bin/bun"
 rm -rf "$staged/node_modules" "$staged/npm-cache"
 chmod 755 "$staged" "$staged/bin/bun"
 wanted=$(sed -n 's/.*"bun": "\([0-9.]*\)".*/\1/p' "$pinned/package.json")

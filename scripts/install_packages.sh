@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# Installs what building mlxx needs and is missing. As root on Debian it calls
-# apt-get; otherwise it prints the one command to run and fails. On macOS: brew.
+# Installs what building mlxx needs and is missing; with the word "tests" also
+# what only the tests need. As root on Debian it calls apt-get; otherwise it
+# prints the one command to run and fails. On macOS: brew.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 oldest_cargo=1.87
+
+case ${1-} in
+  '') for_tests=0 ;;
+  tests) for_tests=1 ;;
+  *) echo 'usage: scripts/install_packages.sh [tests]' >&2; exit 2 ;;
+esac
 
 say() { printf 'packages: %s\n' "$*" >&2; }
 
@@ -21,6 +28,11 @@ have_cargo() {
   return 1
 }
 
+# Of the tests: it gets their JavaScript runtime.
+lacks_npm() {
+  ((for_tests)) && ! npm --version >/dev/null 2>&1 </dev/null
+}
+
 on_macos() {
   local package missing=()
   if ! command -v brew >/dev/null; then
@@ -32,6 +44,7 @@ on_macos() {
     brew list --versions "$package" >/dev/null 2>&1 || missing+=("$package")
   done
   have_cargo || missing+=(rust)
+  if lacks_npm; then missing+=(node); fi
   if ((${#missing[@]})); then
     say "brew install ${missing[*]}"
     brew install "${missing[@]}" </dev/null >&2
@@ -46,6 +59,7 @@ on_debian() {
       missing+=("$package")
   done <"$here/packages-debian.txt"
   have_cargo || missing+=(cargo-web)
+  if lacks_npm; then missing+=(npm); fi
   if ((${#missing[@]} == 0)); then
     return
   fi
@@ -72,4 +86,5 @@ elif command -v dpkg-query >/dev/null; then
 else
   say "not a Debian and not macOS: install what scripts/packages-debian.txt names"
   have_cargo || { say "cargo >= $oldest_cargo is needed"; exit 1; }
+  if lacks_npm; then say "npm is needed"; exit 1; fi
 fi

@@ -13,7 +13,8 @@ excluded=${MLXX_TEST_EXCLUDE-gpu|peer|soak}
 
 configure() {
   cmake --preset release -DMLXX_WERROR=ON \
-    "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" >&2
+    "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" \
+    "-DMLXX_BUN=$repo/.deps/bun/bin/bun" >&2
 }
 
 run_tests() {
@@ -24,8 +25,9 @@ run_tests() {
   ctest --test-dir build --output-on-failure --no-tests=error -j2 "${filter[@]}" "$@"
 }
 
-part "packages" scripts/install_packages.sh
+part "packages" scripts/install_packages.sh tests
 part "mlx-lm to compare with" scripts/build_oracle.sh
+part "JavaScript runtime of the tests" scripts/install_bun.sh
 part "configure" configure
 part "build" cmake --build build
 part "default model" build/bin/mlxx pull smollm2

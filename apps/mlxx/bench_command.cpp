@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/mlxx/bench_profile.h"
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
 #include "apps/mlxx/memory_bandwidth.h"
@@ -29,8 +30,12 @@ struct BenchOptions {
   int decode = 128;
   int repeats = 5;
   int prefill_step_size = 2048;
+  bool profile = false;
   bool json = false;
 };
+
+// Steps that --profile takes the mean of, at most.
+constexpr int kProfiledSteps = 16;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -82,15 +87,6 @@ struct BenchResult {
   std::vector<double> decode_ms;        // every step of every repeat
 };
 
-void eval_with_cache(const mx::array& value, const cache::CacheList& cache) {
-  std::vector<mx::array> pending{value};
-  for (const auto& layer : cache) {
-    auto state = layer->state();
-    pending.insert(pending.end(), state.begin(), state.end());
-  }
-  mx::eval(std::move(pending));
-}
-
 void run_prompt(
     const models::Model& model,
     const std::vector<int32_t>& tokens,
@@ -99,7 +95,7 @@ void run_prompt(
   for (size_t done = 0; done < tokens.size();) {
     int n = static_cast<int>(std::min<size_t>(step_size, tokens.size() - done));
     mx::array ids(tokens.data() + done, {1, n}, mx::int32);
-    eval_with_cache(model.forward_last(ids, cache), cache);
+    mx::eval(with_cache_state(model.forward_last(ids, cache), cache));
     done += n;
     clear_cache();
   }
@@ -117,20 +113,25 @@ std::vector<double> run_decode(
     auto start = Clock::now();
     mx::array ids(&token, {1, 1}, mx::int32);
     mx::array next = mx::argmax(model.forward_last(ids, cache), -1);
-    eval_with_cache(next, cache);
+    mx::eval(with_cache_state(next, cache));
     token = static_cast<int32_t>(next.item<uint32_t>());
     times.push_back(seconds_since(start));
   }
   return times;
 }
 
-BenchResult measure(const models::Model& model, const BenchOptions& options) {
+std::vector<int32_t> random_tokens(int count, int vocabulary) {
   std::mt19937 random(1);
-  int vocabulary = model.summary().vocab_size;
-  std::vector<int32_t> tokens(options.prompt);
+  std::vector<int32_t> tokens(count);
   for (auto& token : tokens) {
     token = static_cast<int32_t>(random() % vocabulary);
   }
+  return tokens;
+}
+
+BenchResult measure(const models::Model& model, const BenchOptions& options) {
+  int vocabulary = model.summary().vocab_size;
+  auto tokens = random_tokens(options.prompt, vocabulary);
   BenchResult result;
   // The first round warms caches and threads up and is thrown away.
   for (int round = -1; round < options.repeats; ++round) {
@@ -231,6 +232,15 @@ int run(const BenchOptions& options) {
         percentile(result.decode_ms, 0.50),
         percentile(result.decode_ms, 0.99));
   }
+  if (options.profile) {
+    int chunk = std::min(options.prompt, options.prefill_step_size);
+    BenchProfile profile = profile_model(
+        *model,
+        random_tokens(chunk, summary.vocab_size),
+        std::min(options.decode, kProfiledSteps));
+    report["profile"] = bench_profile_json(profile);
+    lines += format_bench_profile(profile);
+  }
   print(options.json ? report.dump() + "\n" : lines);
   return 0;
 }
@@ -258,6 +268,11 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
           "Prompt tokens per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
+  verb->add_flag(
+      "--profile",
+      options->profile,
+      "Also time each kind of operation, for one step of the prompt and for "
+      "decoding");
   verb->add_flag("--json", options->json, "Print one JSON object");
   verb->footer(
       "Example: mlxx bench -p 512 -n 128 -r 5\n"

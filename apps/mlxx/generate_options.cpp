@@ -262,6 +262,14 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
       ->check(require_number)
       ->capture_default_str()
       ->group("Model");
+  verb.add_option(
+          "--compile-decode",
+          options.compile_decode,
+          "Record the step of one token once and replay it: auto (where that "
+          "is faster), on or off; the answer is the same")
+      ->type_name("WHEN")
+      ->capture_default_str()
+      ->group("Model");
 
   verb.add_option(
           "--system-prompt",
@@ -317,6 +325,8 @@ void finish_answer_options(AnswerOptions& options) {
   if (options.chat_template) {
     options.chat_template = read_chat_template(*options.chat_template);
   }
+  options.generate.compile_decode =
+      generate::compile_decode_named(options.compile_decode);
   generate::validate(options.generate, /*vocab_size=*/0);
 }
 

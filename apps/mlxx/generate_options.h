@@ -24,6 +24,7 @@ struct AnswerOptions {
   std::string chat_template_config = "{}";   // variables for the template
   std::vector<std::string> extra_eos_tokens;
   std::string logit_bias = "{}";  // token id -> number
+  std::string compile_decode = "auto";
   generate::GenerateOptions generate;
 
   // mlx-lm's server gives 512 tokens too; its generate gives 100, which cuts

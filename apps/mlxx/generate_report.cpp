@@ -60,6 +60,10 @@ OrderedJson answer_json(
   if (!result.stop_sequence.empty()) {
     stop = result.stop_sequence;
   }
+  OrderedJson fallback = nullptr;
+  if (!result.compile_fallback.empty()) {
+    fallback = result.compile_fallback;
+  }
   return OrderedJson{
       {"model", model},
       {"text", result.text},
@@ -71,6 +75,8 @@ OrderedJson answer_json(
       {"seed", result.seed},
       {"prompt_tok_s", result.prompt_tokens_per_second()},
       {"decode_tok_s", result.decode_tokens_per_second()},
+      {"compiled_steps", result.compiled_steps},
+      {"compile_fallback", fallback},
       {"peak_memory_bytes", result.peak_memory_bytes},
       {"seconds",
        {{"start", timings.start},

@@ -106,8 +106,14 @@ std::optional<std::string> CustomKernel::State::missing(Backend backend) const {
     return spec_.cpu ? std::nullopt : std::optional<std::string>("has no code");
   }
   const auto& code = source(backend);
-  return code ? code->requirement.unmet(platform_, place_)
-              : std::optional<std::string>("has no code");
+  if (!code) {
+    return "has no code";
+  }
+  bool is_metal = backend == Backend::metal;
+  if (!(is_metal ? platform_.has_metal : platform_.has_cuda)) {
+    return fmt::format("this MLX has no {}", is_metal ? "Metal" : "CUDA");
+  }
+  return code->requirement.unmet(platform_, place_);
 }
 
 std::vector<mx::array> CustomKernel::State::call(

@@ -39,12 +39,9 @@ KernelPlatform read_platform() {
   platform.has_metal = mx::metal::is_available();
   platform.has_cuda = mx::cu::is_available();
   if (mx::is_available(mx::Device::gpu)) {
-    const auto& info = mx::device_info(mx::Device::gpu);
-    if (auto found = info.find("architecture"); found != info.end()) {
-      if (const auto* name = std::get_if<std::string>(&found->second)) {
-        platform.architecture = *name;
-      }
-    }
+    auto gpu = platform.has_metal ? Backend::metal : Backend::cuda;
+    platform.architecture =
+        describe_device(gpu, mx::device_info(mx::Device::gpu), {}).architecture;
   }
   return platform;
 }

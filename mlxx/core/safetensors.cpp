@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include <mlx/primitives.h>
-
 #include "mlxx/base/error.h"
 #include "mlxx/core/borrowed_array.h"
+#include "mlxx/core/cpu_stream_primitive.h"
 #include "mlxx/core/dtype.h"
 #include "mlxx/core/foreign_file.h"
 #include "mlxx/core/host_array.h"
@@ -84,14 +83,14 @@ void copy_tensor(
 
 // Copies a tensor out of the file when it is evaluated. It runs on the thread
 // that asks for the evaluation, so that its errors come out there.
-class ReadTensor : public mx::Primitive {
+class ReadTensor : public CpuStreamPrimitive {
  public:
   ReadTensor(
       mx::Stream stream,
       std::shared_ptr<const MappedFile> file,
       uint64_t offset,
       uint64_t nbytes)
-      : Primitive(stream),
+      : CpuStreamPrimitive("ReadTensor", stream),
         file_(std::move(file)),
         offset_(offset),
         nbytes_(nbytes) {}
@@ -101,13 +100,6 @@ class ReadTensor : public mx::Primitive {
     HostBuffer buffer = make_host_buffer(nbytes_);
     copy_tensor(*file_, offset_, nbytes_, buffer.bytes);
     outputs[0].set_data(std::move(buffer.data));
-  }
-  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&)
-      override {
-    fail(ErrorKind::internal, "safetensors", "a file is read by the CPU only");
-  }
-  const char* name() const override {
-    return "ReadTensor";
   }
 
  private:

@@ -4,9 +4,11 @@
 #include <chrono>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/wired_limit.h"
 #include "mlxx/generate/answer_text.h"
+#include "mlxx/generate/compiled_step.h"
 #include "mlxx/generate/prefill.h"
 #include "mlxx/generate/token_stream.h"
 
@@ -137,6 +139,11 @@ void decode(
   }
 }
 
+bool wants_compiled(CompileDecode choice) {
+  return choice == CompileDecode::on ||
+      (choice == CompileDecode::automatic && backend() != Backend::cpu);
+}
+
 // `options` and `prompt` have passed check_request().
 GenerateResult run(
     const Pipeline& pipeline,
@@ -179,8 +186,16 @@ GenerateResult run(
       options.on_prefill,
       options.is_cancelled};
   if (prefill(*pipeline.model, prompt, sequence, prefill_options)) {
+    std::optional<CompiledStep> step;
+    if (wants_compiled(options.compile_decode)) {
+      stream_options.step = &step.emplace(*pipeline.model);
+    }
     TokenStream stream(*pipeline.model, prompt, sequence, stream_options);
     decode(pipeline, stream, options, on_delta, clock, result);
+    if (step) {
+      result.compiled_steps = step->compiled_steps();
+      result.compile_fallback = step->fallback();
+    }
   } else {
     result.finish_reason = FinishReason::cancelled;
   }

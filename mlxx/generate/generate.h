@@ -19,12 +19,19 @@ std::string_view to_string(FinishReason reason);
 // chunk, and when the first token is there.
 using OnPrefill = std::function<void(int done, int total)>;
 
+// Whether decode steps run as a graph that is recorded once (CompiledStep): the
+// answer is the same. `automatic` is where that is faster: on GPUs.
+enum class CompileDecode { automatic, on, off };
+// "auto", "on", "off"; another name is an invalid_request.
+CompileDecode compile_decode_named(std::string_view name);
+
 struct GenerateOptions {
   SamplingOptions sampling;
   int max_tokens = 256;           // 0 gives no tokens and FinishReason::length
   std::vector<std::string> stop;  // text ends just before the earliest match
   int prefill_step_size = 2048;
-  int max_kv_size = 0;      // 0: no limit
+  int max_kv_size = 0;  // 0: no limit
+  CompileDecode compile_decode = CompileDecode::automatic;
   bool ignore_eos = false;  // for benchmarks: run on to max_tokens
   OnPrefill on_prefill;
   // Asked between prefill chunks and between tokens; true ends the call with
@@ -57,6 +64,9 @@ struct GenerateResult {
   double prefill_seconds = 0;       // to the first token
   double decode_seconds = 0;        // from the first token to the last
   double first_decode_seconds = 0;  // the first decode step alone
+  int compiled_steps = 0;           // decode steps that ran as a recorded graph
+  // Why others did not although it was wanted; else empty.
+  std::string compile_fallback;
   // Highest use of MLX memory since the program started or called
   // reset_peak_memory().
   size_t peak_memory_bytes = 0;

@@ -28,6 +28,23 @@ std::string_view to_string(FinishReason reason) {
   return "unknown";
 }
 
+CompileDecode compile_decode_named(std::string_view name) {
+  if (name == "auto") {
+    return CompileDecode::automatic;
+  }
+  if (name == "on") {
+    return CompileDecode::on;
+  }
+  if (name == "off") {
+    return CompileDecode::off;
+  }
+  fail(
+      kInvalid,
+      "compile_decode",
+      "must be 'auto', 'on' or 'off', found '{}'",
+      name);
+}
+
 void validate(const GenerateOptions& options, int vocab_size) {
   validate(options.sampling, vocab_size);
   require_at_least("max_tokens", options.max_tokens, 0);

@@ -55,9 +55,14 @@ mx::array TokenStream::window(const mx::array& newest) const {
   return mx::concatenate({known, last}, 1);
 }
 
+mx::array TokenStream::logits_after(const mx::array& input) {
+  auto token = mx::reshape(input, {1, 1});
+  return options_.step ? options_.step->forward_last(token, sequence_.caches)
+                       : model_.forward_last(token, sequence_.caches);
+}
+
 TokenStream::Step TokenStream::enqueue(const mx::array& input) {
-  auto logits =
-      model_.forward_last(mx::reshape(input, {1, 1}), sequence_.caches);
+  auto logits = logits_after(input);
   if (!processors_.empty()) {
     logits = processors_.apply(logits, window(input));
   }

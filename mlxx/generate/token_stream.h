@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mlxx/core/mlx.h"
+#include "mlxx/generate/compiled_step.h"
 #include "mlxx/generate/logits_processors.h"
 #include "mlxx/generate/sampler.h"
 #include "mlxx/generate/sequence.h"
@@ -16,6 +17,8 @@ struct TokenStreamOptions {
   SamplingOptions sampling;  // must have passed validate()
   int64_t seed = 0;
   int max_tokens = 0;
+  // Runs the steps if it is set; of the stream's model, and outlives it.
+  CompiledStep* step = nullptr;
 };
 
 // The decode loop of one sequence, in tokens. Each step is handed to the
@@ -46,6 +49,7 @@ class TokenStream {
     mx::array token;  // [1] int32
     mx::array check;  // [1] float32
   };
+  mx::array logits_after(const mx::array& input);
   // Feeds `input` ([1] int32) and enqueues the choice of its successor.
   Step enqueue(const mx::array& input);
   mx::array window(const mx::array& newest) const;

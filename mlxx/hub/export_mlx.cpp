@@ -5,6 +5,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/paths.h"
+#include "mlxx/core/dtype.h"
 #include "mlxx/core/safetensors.h"
 #include "mlxx/core/safetensors_writer.h"
 
@@ -15,12 +16,6 @@ namespace {
 std::string module_of(const TensorInfo& tensor) {
   constexpr std::string_view kWeight = ".weight";
   return tensor.name.substr(0, tensor.name.size() - kWeight.size());
-}
-
-const char* dtype_text(mx::Dtype dtype) {
-  return dtype == mx::bfloat16 ? "bfloat16"
-      : dtype == mx::float16   ? "float16"
-                               : "float32";
 }
 
 Json entry_of(const Quantization& q) {
@@ -164,7 +159,7 @@ void write_mlx_checkpoint(
     config["quantization_config"] = quantization;
   }
   if (checkpoint.format() == "gguf") {
-    config["torch_dtype"] = dtype_text(dtype.scales);
+    config["torch_dtype"] = dtype_name(dtype.scales);
   }
   make_folder(folder);
   auto write = [&](const char* name, const std::string& content) {

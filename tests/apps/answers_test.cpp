@@ -65,6 +65,32 @@ TEST_F(Answers, QuietPrintsTheAnswerAlone) {
   EXPECT_EQ(run_mlxx(piped).out, result.out);
 }
 
+TEST_F(Answers, CompiledDecodingGivesTheSameAnswer) {
+  auto answer = [&](const char* when) {
+    auto result = run(
+        {"generate",
+         kQuestion,
+         "--max-tokens",
+         "20",
+         "--json",
+         "--temp",
+         "0.7",
+         "--seed",
+         "7",
+         "--compile-decode",
+         when});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  };
+  Json plain = answer("off");
+  Json compiled = answer("on");
+  EXPECT_EQ(plain["compiled_steps"], 0);
+  EXPECT_TRUE(compiled["compile_fallback"].is_null());
+  // One more step may be in flight when the answer ends.
+  EXPECT_GE(compiled["compiled_steps"], compiled["generated_tokens"]);
+  EXPECT_EQ(compiled["text"], plain["text"]);
+}
+
 TEST_F(Answers, JsonIsOneObjectWithTimings) {
   auto result = run(
       {"generate", kQuestion, "--max-tokens", "5", "--json", "--seed", "7"});

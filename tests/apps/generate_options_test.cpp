@@ -54,6 +54,23 @@ TEST(GenerateOptions, DefaultsAreGreedyOnTheDefaultModel) {
   EXPECT_TRUE(options.answer.generate.stop.empty());
 }
 
+TEST(GenerateOptions, CompileDecodeIsAutoOnOrOff) {
+  using generate::CompileDecode;
+  auto given = [](const char* name) {
+    return parse({"hello", "--compile-decode", name})
+        .answer.generate.compile_decode;
+  };
+  EXPECT_EQ(
+      parse({"hello"}).answer.generate.compile_decode,
+      CompileDecode::automatic);
+  EXPECT_EQ(given("auto"), CompileDecode::automatic);
+  EXPECT_EQ(given("on"), CompileDecode::on);
+  EXPECT_EQ(given("off"), CompileDecode::off);
+  EXPECT_TRUE(contains(
+      refusal({"hello", "--compile-decode", "fast"}),
+      "[compile_decode] must be 'auto', 'on' or 'off', found 'fast'"));
+}
+
 TEST(GenerateOptions, EveryOptionArrives) {
   auto options = parse(
       {"-m",

@@ -1,3 +1,6 @@
+#include <atomic>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "mlxx/core/custom_kernel.h"
@@ -13,9 +16,8 @@ const mx::Stream kGpuStream(0, mx::Device::gpu);
 
 struct FakeGpu {
   std::vector<std::string> made;  // "metal name\nbody"
-  mx::fast::TemplateArg last = 0;
-  size_t template_count = 0;
-  int launches = 0;
+  std::atomic<size_t> template_count = 0;
+  std::atomic<int> launches = 0;
   const char* refuse_making = nullptr;
   const char* refuse_applying = nullptr;
 
@@ -144,6 +146,29 @@ TEST(DeviceKernel, EveryCombinationThatChangesTheCodeHasAName) {
   }
 }
 
+TEST(DeviceKernel, SeveralThreadsMakeEachCombinationOnce) {
+  FakeGpu gpu;
+  CustomKernel kernel(spec(), cuda(), gpu.maker());
+  constexpr int kThreads = 4;
+  constexpr int kCombinations = 25;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      CustomKernelCall with = call(mx::zeros({16}));
+      for (int n = 0; n < kCombinations; ++n) {
+        with.template_values = {{"N", n}};
+        kernel(with);
+      }
+      mx::clear_streams();
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(gpu.made.size(), size_t{kCombinations});
+  EXPECT_EQ(gpu.launches, kThreads * kCombinations);
+}
+
 // MLX writes template values into the function's name.
 TEST(DeviceKernel, NegativeTemplateValuesBecomeConstantsOfTheBody) {
   FakeGpu gpu;
@@ -176,7 +201,7 @@ TEST(DeviceKernel, RequirementsDecideByVersionAndArchitecture) {
     with.fallback = [](const CustomKernelCall& call) {
       return std::vector{mx::zeros_like(call.inputs[0], mx::Device::cpu)};
     };
-    EXPECT_EQ(strict.missing(Backend::metal), std::nullopt);
+    EXPECT_EQ(strict.missing(Backend::metal), "this MLX has no Metal");
     if (!test.missing) {
       EXPECT_EQ(strict.missing(Backend::cuda), std::nullopt);
       strict(call(mx::zeros({16})));
@@ -259,6 +284,16 @@ TEST(DeviceKernel, ChecksWhatOnlyAGpuAsksFor) {
       "65535 groups along y");
   // Metal has neither limit.
   CustomKernel(spec(), metal(), gpu.maker())(deep);
+}
+
+TEST(DeviceKernel, NoGpuIsUnsupportedBeforeMlxIsAsked) {
+  FakeGpu gpu;
+  CustomKernel kernel(spec(), {"0.32.4", false, false, ""}, gpu.maker());
+  EXPECT_ERROR(
+      kernel(call(mx::zeros({16}))),
+      "unsupported",
+      "[custom kernel twice] on cuda: this MLX has no CUDA");
+  EXPECT_TRUE(gpu.made.empty());
 }
 
 // MLX without CUDA or Metal, as the CPU's library is.

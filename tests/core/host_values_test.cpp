@@ -109,10 +109,13 @@ TEST(ItemOf, OneElementOfAnyNumberOfAxes) {
       "its shape is [0]");
 }
 
-TEST(ItemOf, InsideACompiledFunctionMlxRefuses) {
+TEST(ItemOf, InsideATransformedFunctionMlxRefuses) {
+  auto function = [](const mx::array& x) {
+    return mx::array(item_of<float>(mx::sum(x), "x"));
+  };
+  EXPECT_ANY_THROW(mx::vmap(function)(mx::ones({2, 3})));
   auto compiled = mx::compile([](const std::vector<mx::array>& inputs) {
-    float value = item_of<float>(inputs[0], "x");
-    return std::vector<mx::array>{mx::array(value)};
+    return std::vector<mx::array>{mx::array(item_of<float>(inputs[0], "x"))};
   });
   EXPECT_ANY_THROW(compiled({mx::array(1.0f)}));
 }

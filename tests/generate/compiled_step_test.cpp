@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlxx/core/memory.h"
+#include "mlxx/generate/token_stream.h"
 #include "tests/generate/fake_model.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
@@ -270,6 +271,48 @@ TEST_F(CompiledStepTest, ASecondTraceMakesItFallBack) {
       step.fallback(),
       "the step was traced again, so a shape or dtype has changed");
   run(token_at(5));
+  EXPECT_EQ(step.trace_count(), 2);
+}
+
+// With a step in flight while the next one is being made.
+TEST_F(CompiledStepTest, GivesATokenStreamTheSameTokens) {
+  auto model = load(models::random_checkpoint(config()), false);
+  CompiledStep step(*model);
+  auto tokens_with = [&](CompiledStep* runs) {
+    SamplingOptions sampling;
+    sampling.temperature = 1;
+    Sequence sequence;
+    sequence.caches = model->make_cache({});
+    TokenStream stream(*model, {3}, sequence, {sampling, 11, 120, runs});
+    std::vector<int32_t> tokens;
+    while (auto token = stream.next()) {
+      tokens.push_back(*token);
+    }
+    return tokens;
+  };
+  auto expected = tokens_with(nullptr);
+  EXPECT_EQ(tokens_with(&step), expected);
+  EXPECT_EQ(step.fallback(), "");
+  EXPECT_EQ(step.compiled_steps(), 119);
+  EXPECT_EQ(tokens_with(&step), expected);
+  EXPECT_EQ(step.trace_count(), 1);
+}
+
+TEST_F(CompiledStepTest, FollowsWeightsThatAreSwapped) {
+  // A model is immutable once loaded; whoever mounts an adapter is its owner.
+  auto model = std::const_pointer_cast<Model>(
+      load(models::random_checkpoint(config()), true));
+  CompiledStep step(*model);
+  expect_equal_steps(*model, step, 10);
+  model->visit([](const std::string& name, Parameter& parameter) {
+    if (name.ends_with("q_proj.weight")) {
+      mx::array half = mx::multiply(parameter.value(), mx::array(0.5f));
+      mx::eval(half);
+      parameter.set({half, std::nullopt, std::nullopt});
+    }
+  });
+  expect_equal_steps(*model, step, 10);
+  EXPECT_EQ(step.fallback(), "");
   EXPECT_EQ(step.trace_count(), 2);
 }
 

@@ -94,6 +94,36 @@ TEST_F(Generate, StreamsTheTextThatTheResultHas) {
   EXPECT_GE(result.decode_seconds, result.first_decode_seconds);
 }
 
+TEST_F(Generate, SaysWhyDecodingIsNotCompiled) {
+  auto pipeline = writes("alpha beta gamma");
+  GenerateOptions options;
+  options.compile_decode = CompileDecode::on;
+  auto result = run(pipeline, options);
+  EXPECT_EQ(result.text, "alpha beta gamma");
+  EXPECT_EQ(result.compiled_steps, 0);
+  EXPECT_EQ(
+      result.compile_fallback,
+      "a layer's cache has no place for single tokens");
+  options.compile_decode = CompileDecode::off;
+  result = run(writes("alpha beta gamma"), options);
+  EXPECT_EQ(result.text, "alpha beta gamma");
+  EXPECT_EQ(result.compile_fallback, "");
+}
+
+TEST_F(Generate, CompileDecodeHasThreeNames) {
+  EXPECT_EQ(compile_decode_named("auto"), CompileDecode::automatic);
+  EXPECT_EQ(compile_decode_named("on"), CompileDecode::on);
+  EXPECT_EQ(compile_decode_named("off"), CompileDecode::off);
+  for (const char* name : {"", "ON", "yes", "auto "}) {
+    EXPECT_EQ(
+        message_of(
+            [&] { compile_decode_named(name); },
+            ErrorKind::invalid_request),
+        std::string("[compile_decode] must be 'auto', 'on' or 'off', found '") +
+            name + "'");
+  }
+}
+
 TEST_F(Generate, HoldsBackAnIncompleteCharacterOnly) {
   Tokens tokens = tokenizer->encode("hi");
   for (int byte : {0xf0, 0x9f, 0x98, 0x80, 0x21}) {

@@ -4,26 +4,21 @@
 #include <string>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/dtype.h"
 #include "mlxx/hub/export_mlx.h"
 
 namespace {
 
-mlxx::mx::Dtype parse_dtype(const std::string& name) {
-  namespace mx = mlxx::mx;
-  if (name == "float32") {
-    return mx::float32;
+mlxx::mx::Dtype parse_scales_dtype(const std::string& name) {
+  mlxx::mx::Dtype dtype = mlxx::parse_dtype(name, "--dtype");
+  if (!mlxx::is_float(dtype) || dtype == mlxx::mx::float64) {
+    mlxx::fail(
+        mlxx::ErrorKind::invalid_request,
+        "--dtype",
+        "'{}' is not float32, float16 or bfloat16",
+        name);
   }
-  if (name == "float16") {
-    return mx::float16;
-  }
-  if (name == "bfloat16") {
-    return mx::bfloat16;
-  }
-  mlxx::fail(
-      mlxx::ErrorKind::invalid_request,
-      "--dtype",
-      "'{}' is not float32, float16 or bfloat16",
-      name);
+  return dtype;
 }
 
 }  // namespace
@@ -37,7 +32,7 @@ int main(int argc, char** argv) {
   try {
     mlxx::hub::LoadDtype dtype;
     if (has_dtype) {
-      dtype.scales = parse_dtype(argv[4]);
+      dtype.scales = parse_scales_dtype(argv[4]);
     }
     auto checkpoint = mlxx::hub::open_checkpoint(argv[1]);
     mlxx::hub::write_mlx_checkpoint(*checkpoint, argv[2], dtype);

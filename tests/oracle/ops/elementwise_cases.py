@@ -45,9 +45,12 @@ def unary_cases():
         yield on_a_missing_device(op, [normal((2, 3))])
     for op in INTEGER_UNARY:
         for dtype in ("int8", "uint8", "int32", "uint32", "int64"):
-            for operand in layouts(lambda s, d, view=(): whole(
-                s, 0 if d[0] == "u" else -100, 100, d, view=view
-            ), dtype):
+            for operand in layouts(
+                lambda s, d, view=(): whole(
+                    s, 0 if d[0] == "u" else -100, 100, d, view=view
+                ),
+                dtype,
+            ):
                 yield Case(op, [operand])
     yield Case("bitwise_invert", [truths((3, 4))])
     yield Case("bitwise_invert", [normal((2, 3))], refused=SAME_MESSAGE)
@@ -91,9 +94,12 @@ def binary_cases():
             # No zeros, which integers cannot be divided by, and no shift by
             # more than the bits there are.
             low, high = (1, 7) if "shift" in op or op == "power" else (1, 99)
-            for pair in broadcasting_pairs(lambda s, d, seed="", view=(): whole(
-                s, low, high, d, seed, view
-            ), dtype):
+            for pair in broadcasting_pairs(
+                lambda s, d, seed="", view=(): whole(
+                    s, low, high, d, seed, view
+                ),
+                dtype,
+            ):
                 yield Case(op, list(pair))
         if "shift" not in op and op != "power":
             left = Operand(np.array([-7, -1, 0, 5, 7, -9]), "int32")
@@ -112,7 +118,9 @@ def selection_cases():
     for dtype in FLOATS:
         x, y = normal((3, 5), dtype, "a"), normal((5,), dtype, "b")
         yield Case("where", [truths((3, 5)), x, y])
-        yield Case("where", [truths((3, 1)), special(dtype), normal((), dtype)])
+        yield Case(
+            "where", [truths((3, 1)), special(dtype), normal((), dtype)]
+        )
         yield Case("where", [normal((3, 5), dtype, "c"), x, y])
         low, high = normal((5,), dtype, "l"), normal((3, 1), dtype, "h")
         yield Case("clip", [x, low, high])
@@ -129,7 +137,9 @@ def selection_cases():
     yield Case("where", [truths((3,)), whole((3,), 0, 9), normal((3,))])
     wrong = [truths((2, 3)), normal((2, 4)), normal((1,))]
     yield Case("where", wrong, refused=SAME_MESSAGE)
-    yield Case("clip", [whole((9,), -9, 9), Operand(np.int32(-2), "int32"), None])
+    yield Case(
+        "clip", [whole((9,), -9, 9), Operand(np.int32(-2), "int32"), None]
+    )
     yield Case("clip", [normal((3,)), None, None], refused=SAME_MESSAGE)
     wrong = [normal((2, 3)), normal((2, 4)), None]
     yield Case("clip", wrong, refused=SAME_MESSAGE)

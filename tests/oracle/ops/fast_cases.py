@@ -120,7 +120,12 @@ def attention_cases():
             yield Case(op, inputs, {**scale, **sink, "mask_mode": "causal"})
             for mask in masks(dtype):
                 for mode in ("", "array"):
-                    arguments = {**scale, **sink, "mask": mask, "mask_mode": mode}
+                    arguments = {
+                        **scale,
+                        **sink,
+                        "mask": mask,
+                        "mask_mode": mode,
+                    }
                     yield Case(op, inputs, arguments)
         for shape in (
             {"queries": 1},

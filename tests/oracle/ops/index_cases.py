@@ -41,14 +41,20 @@ def take_cases():
             rows, columns = whole((3, 6), 0, 5), whole((5, 4), -6, 6)
             yield Case("take_along_axis", [x, rows], {"axis": 0})
             yield Case("take_along_axis", [x, columns], {"axis": -1})
-            yield Case("take_along_axis", [x, whole((1, 4), 0, 6)], {"axis": 1})
+            yield Case(
+                "take_along_axis", [x, whole((1, 4), 0, 6)], {"axis": 1}
+            )
             places = Operand(np.array([[1, -1], [0, 2], [5, 3], [2, 4], [0, 1]]),
                              "int32")  # fmt: skip
             values = normal((5, 2), dtype)
             for new in (values, normal((1, 2), dtype), normal((), dtype)):
                 yield Case("put_along_axis", [x, places, new], {"axis": 1})
-            row = normal((3, 6), dtype, view=(("slice", (0, 0), (1, 6), (1, 1)),))
-            one = whole((3, 6), 0, 5, view=(("slice", (0, 0), (1, 6), (1, 1)),))
+            row = normal(
+                (3, 6), dtype, view=(("slice", (0, 0), (1, 6), (1, 1)),)
+            )
+            one = whole(
+                (3, 6), 0, 5, view=(("slice", (0, 0), (1, 6), (1, 1)),)
+            )
             yield Case("put_along_axis", [x, one, row], {"axis": -2})
     x = normal((5, 6))
     indices = whole((5, 2), 0, 5)
@@ -69,6 +75,26 @@ def take_cases():
         yield Case("put_along_axis", wrong, {"axis": axis}, SAME_MESSAGE)
     wrong = [x, indices, normal((5, 3))]
     yield Case("put_along_axis", wrong, {"axis": 1}, SAME_MESSAGE)
+
+
+def adding_cases():
+    op = "scatter_add_axis"
+    for dtype in FLOATS:
+        for x in layouts(dtype):
+            # The same place several times.
+            columns = whole((5, 9), 0, 6)
+            yield Case(op, [x, columns, normal((5, 9), dtype)], {"axis": 1})
+            yield Case(op, [x, columns, normal((), dtype)], {"axis": -1})
+            rows = whole((4, 6), -5, 5)
+            yield Case(op, [x, rows, normal((4, 6), dtype)], {"axis": 0})
+    x, values = normal((5, 6)), normal((5, 2))
+    for places, axis in (
+        (whole((5, 2), 0, 5), 2),
+        (whole((5,), 0, 5), 1),
+        (values, 1),
+    ):
+        wrong = [x, places, values]
+        yield Case(op, wrong, {"axis": axis}, OWN_MESSAGE)
 
 
 def slice_cases():
@@ -100,7 +126,9 @@ def slice_cases():
                 arguments = {"axes": axes}
                 yield Case("slice_update", [x, update, where], arguments)
             where = Operand(np.array(3), "uint32")
-            yield Case("slice", [x, where], {"axes": [0], "slice_size": [2, 6]})
+            yield Case(
+                "slice", [x, where], {"axes": [0], "slice_size": [2, 6]}
+            )
     x, two = normal((5, 6)), Operand(np.array([0, 1]), "int32")
     floats = normal((2,))
     for where, dynamic in (
@@ -125,4 +153,5 @@ def slice_cases():
 
 def cases():
     yield from take_cases()
+    yield from adding_cases()
     yield from slice_cases()

@@ -71,6 +71,14 @@ void add_index_ops(Ops& ops) {
   ops["take"] = take;
   ops["slice"] = slice;
   ops["slice_update"] = slice_update;
+  ops["scatter_add_axis"] = [](OpCall& call) {
+    return std::vector{mx::scatter_add_axis(
+        call.operand(0),
+        call.operand(1),
+        call.operand(2),
+        call.integer("axis"),
+        call.stream())};
+  };
   ops["take_along_axis"] = [](OpCall& call) {
     return std::vector{mx::take_along_axis(
         call.operand(0),

@@ -12,7 +12,10 @@ def product_cases():
     for dtype in FLOATS:
         for x, y in (
             (normal((5, 7), dtype, "x"), normal((7, 3), dtype, "y")),
-            (normal((7, 5), dtype, view=SWAP), normal((3, 7), dtype, view=SWAP)),
+            (
+                normal((7, 5), dtype, view=SWAP),
+                normal((3, 7), dtype, view=SWAP),
+            ),
             (normal((33, 65), dtype), normal((65, 40), dtype)),
             (normal((7,), dtype), normal((7, 3), dtype)),
             (normal((5, 7), dtype), normal((7,), dtype)),

@@ -188,6 +188,16 @@ def full(values, shape, dtype=None, **arguments):
     return mx.full(shape, values, **arguments)
 
 
+def scatter_add_axis(x, indices, values, axis):
+    """Python has no such name: the places written out, along every axis."""
+    places = [
+        mx.arange(size).reshape([-1 if i == j else 1 for j in range(x.ndim)])
+        for i, size in enumerate(indices.shape)
+    ]
+    places[axis] = indices
+    return x.at[tuple(places)].add(values)
+
+
 # Where Python's signature is not the name, the operands and the arguments.
 PYTHON = {
     "astype": lambda x, dtype, **a: x.astype(dtype, **a),
@@ -195,6 +205,7 @@ PYTHON = {
     "copy": copied,
     "full": full,
     "pad": pad,
+    "scatter_add_axis": scatter_add_axis,
     "slice": slice_fixed_or_dynamic,
     "slice_update": slice_update_fixed_or_dynamic,
     "stack": lambda *x, **a: mx.stack(list(x), **a),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import mlx.core as mx
 from op_case import FLOATS
 
 TYPES = ("float", "float32", "integer")
@@ -50,7 +51,8 @@ def covered_dtypes(cases, answers):
 def refused_in(cases, dtype):
     """Whether a case with both factors of the dtype is refused."""
     return any(
-        case.refused and all(o is None or o.dtype == dtype for o in case.operands[:2])
+        case.refused
+        and all(o is None or o.dtype == dtype for o in case.operands[:2])
         for case in cases.values()
     )
 
@@ -64,7 +66,9 @@ def refusals_missing(entry, cases):
     if entry.refusal == "device":
         if len(on_device) < len(refused):
             return "refuses arguments, not only a device"
-        return None if on_device else "has no refused case on a device"
+        if on_device or mx.is_available(mx.gpu):
+            return None
+        return "has no refused case on a missing device"
     if len(refused) == len(on_device):
         return "has no case whose arguments are refused"
     return None

@@ -5,6 +5,8 @@
 // or the error: the bytes are in OUT.safetensors, which cannot hold arrays
 // without elements.
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <fstream>
 
@@ -28,6 +30,12 @@ Ops all_ops() {
   add_fast_ops(ops);
   add_random_ops(ops);
   return ops;
+}
+
+std::string path_of_libmlx() {
+  Dl_info info{};
+  dladdr(reinterpret_cast<void*>(&mx::version), &info);
+  return info.dli_fname ? info.dli_fname : "";
 }
 
 std::vector<mx::array>
@@ -90,6 +98,7 @@ void run(char** argv, int argc) {
     auto name = given.at("name").get<std::string>();
     report["cases"][name] = run_case(given, ops, arrays, results);
   }
+  report["libmlx"] = path_of_libmlx();
   report["version"] = mx::version();
   mx::save_safetensors(argv[3], results);
   std::ofstream(argv[4]) << report;

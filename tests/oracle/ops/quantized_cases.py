@@ -6,7 +6,11 @@ import numpy as np
 from made_arrays import normal, whole
 from op_case import FLOATS, SAME_MESSAGE, Case, Operand
 
-AFFINE = [{"group_size": g, "bits": b} for g in (32, 64, 128) for b in (2, 3, 4, 5, 6, 8)]
+AFFINE = [
+    {"group_size": g, "bits": b}
+    for g in (32, 64, 128)
+    for b in (2, 3, 4, 5, 6, 8)
+]
 BLOCKED = [{"mode": mode} for mode in ("mxfp4", "mxfp8", "nvfp4")]
 
 
@@ -109,7 +113,10 @@ def gather_cases():
             yield Case(op, [x, *w, None, ordered], arguments)
             left = whole((4,), 0, 6, "uint32")
             yield Case(op, [x, *w, left, None], settings)
-            both = [whole((2, 3), 0, 6, "uint32"), whole((2, 3), 0, 4, "uint32")]
+            both = [
+                whole((2, 3), 0, 6, "uint32"),
+                whole((2, 3), 0, 4, "uint32"),
+            ]
             yield Case(op, [x, *w, *both], settings)
             x = normal((6, 2, 32), dtype)
             arguments = {**settings, "transpose": False}

@@ -35,7 +35,9 @@ def uniform_cases():
             for shape in SHAPES:
                 arguments = {"shape": shape, "dtype": dtype, **source}
                 yield Case(op, [zero, one], arguments)
-            low, high = Operand([[-2.0], [3.0]], dtype), Operand([1, 4, 9.0], dtype)
+            low, high = Operand([[-2.0], [3.0]], dtype), Operand(
+                [1, 4, 9.0], dtype
+            )
             arguments = {"shape": [2, 3], "dtype": dtype, **source}
             yield Case(op, [low, high], arguments)
     ends = [Operand(0.0), Operand(1.0)]

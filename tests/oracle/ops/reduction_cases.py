@@ -59,6 +59,25 @@ def reduction_cases():
             yield Case(op, [whole((3, 50), 0, 9, dtype)], {"axis": 1})
 
 
+def norm_cases():
+    op = "linalg::norm"
+    for dtype in FLOATS:
+        x = normal((4, 37), dtype)
+        turned = normal((37, 4), dtype, view=(("transpose", (1, 0)),))
+        for operand in (x, turned):
+            yield Case(op, [operand])
+            yield Case(op, [operand], {"axis": -1, "keepdims": True})
+            for order in (0, 1, 2, 3, -1):
+                yield Case(op, [operand], {"ord": order, "axis": 0})
+            yield Case(op, [operand], {"axis": [0, 1]})
+            yield Case(op, [operand], {"ord": 1, "axis": [0, 1]})
+        yield Case(op, [special(dtype)])
+    yield Case(op, [normal((2, 3))], {"axis": 2}, SAME_MESSAGE)
+    yield Case(op, [normal((2, 3, 4))], {"ord": 1}, SAME_MESSAGE)
+    wrong = {"axis": [0, 1, 2]}
+    yield Case(op, [normal((2, 3, 4))], wrong, SAME_MESSAGE)
+
+
 def arg_cases():
     for op in ARG_REDUCTIONS:
         for dtype in FLOATS:
@@ -133,7 +152,9 @@ def softmax_cases():
             for axes in axes_of(operand, several=True):
                 axes.pop("keepdims", None)
                 for precise in (False, True):
-                    yield Case("softmax", [operand], {**axes, "precise": precise})
+                    yield Case(
+                        "softmax", [operand], {**axes, "precise": precise}
+                    )
         yield Case("softmax", [special(dtype)], {"axis": 0})
         masked = Operand([[1.0, -np.inf, 2.0], [-np.inf] * 3], dtype)
         yield Case("softmax", [masked], {"axis": -1})
@@ -143,6 +164,7 @@ def softmax_cases():
 
 def cases():
     yield from reduction_cases()
+    yield from norm_cases()
     yield from arg_cases()
     yield from sort_cases()
     yield from running_cases()

@@ -115,6 +115,26 @@ std::vector<mx::array> variance(OpCall& call) {
           : mx::var(x, keepdims, ddof, call.stream())};
 }
 
+// Of order 2, or of the case's order, over its axis or all elements.
+std::vector<mx::array> norm(OpCall& call) {
+  auto x = call.operand(0);
+  bool keepdims = call.flag_or("keepdims", false);
+  std::optional<std::vector<int>> axes;
+  if (call.is_list("axis")) {
+    axes = call.integers("axis");
+  } else if (call.has("axis")) {
+    axes = std::vector{call.integer("axis")};
+  }
+  return {
+      call.has("ord") ? mx::linalg::norm(
+                            x,
+                            call.number("ord"),
+                            axes,
+                            keepdims,
+                            call.stream())
+                      : mx::linalg::norm(x, axes, keepdims, call.stream())};
+}
+
 }  // namespace
 
 #define MLXX_OP(kind, name) \
@@ -143,6 +163,7 @@ void add_reduction_ops(Ops& ops) {
   ops["topk"] =
       selection("k", [](auto... given) { return mx::topk(given...); });
   ops["cummax"] = cummax;
+  ops["linalg::norm"] = norm;
   ops["softmax"] = softmax;
   ops["var"] = variance;
 }

@@ -53,7 +53,9 @@ class SelfTest:
                 driver.arrays[key] = mx.view(mx.array(raw), array.dtype)
 
             found = self.spoiled(name, flip)
-            says = found.get(name, "").startswith("output 0: 1 elements differ")
+            says = found.get(name, "").startswith(
+                "output 0: 1 elements differ"
+            )
             self.expect(f"a flipped bit of {op}", says, True)
 
     def changed_descriptions(self):
@@ -144,7 +146,11 @@ class SelfTest:
         for op, refusal, line in (
             ("add", "none", "add has a refused case, but none is listed"),
             ("add", "device", "add refuses arguments, not only a device"),
-            ("exp", "arguments", "exp has no case whose arguments are refused"),
+            (
+                "exp",
+                "arguments",
+                "exp has no case whose arguments are refused",
+            ),
         ):
             changed = entries | {op: replace(entries[op], refusal=refusal)}
             self.expect(f"{op} {refusal}", self.gaps_found(changed), [line])
@@ -156,5 +162,7 @@ def self_test(oracle, program, entries, cases, driver, answers):
     test.changed_descriptions()
     test.exchanged_bindings()
     test.gaps_in_coverage()
-    print(f"{test.checks - test.failures} of {test.checks} spoiled runs reported")
+    print(
+        f"{test.checks - test.failures} of {test.checks} spoiled runs reported"
+    )
     return 1 if test.failures else 0
