@@ -175,19 +175,20 @@ GenerateResult run(
   }
 
   PhaseClock clock;
+  bool compiled = wants_compiled(options.compile_decode);
   ScopedWiredLimit wired(pipeline.model->summary().weight_bytes);
   result.cached_tokens = reuse_prefix(
       sequence,
       prompt,
       *pipeline.model,
-      {.max_kv_size = options.max_kv_size});
+      {.max_kv_size = options.max_kv_size, .per_layer = compiled});
   PrefillOptions prefill_options{
       options.prefill_step_size,
       options.on_prefill,
       options.is_cancelled};
   if (prefill(*pipeline.model, prompt, sequence, prefill_options)) {
     std::optional<CompiledStep> step;
-    if (wants_compiled(options.compile_decode)) {
+    if (compiled) {
       stream_options.step = &step.emplace(*pipeline.model);
     }
     TokenStream stream(*pipeline.model, prompt, sequence, stream_options);

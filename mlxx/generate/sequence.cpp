@@ -37,7 +37,7 @@ int reuse_prefix(
     const std::vector<int32_t>& prompt,
     const models::Model& model,
     const models::CacheOptions& options) {
-  if (sequence.max_kv_size != options.max_kv_size) {
+  if (sequence.made_for != options) {
     sequence.clear();
   }
   if (!sequence.caches.empty()) {
@@ -55,7 +55,7 @@ int reuse_prefix(
     sequence.clear();
   }
   sequence.caches = model.make_cache(options);
-  sequence.max_kv_size = options.max_kv_size;
+  sequence.made_for = options;
   return 0;
 }
 

@@ -14,7 +14,7 @@ namespace mlxx::generate {
 struct Sequence {
   cache::CacheList caches;      // empty until the first prompt
   std::vector<int32_t> tokens;  // what the caches hold, oldest first
-  int max_kv_size = 0;          // that the caches were made with
+  models::CacheOptions made_for;  // what the caches were made for
 
   void clear();
 };
@@ -22,7 +22,7 @@ struct Sequence {
 // Makes `sequence` hold a prefix of `prompt` that is as long as possible and
 // at least one token shorter than it (the last token is always computed, for
 // its logits). Caches that cannot be cut back, or that were made for another
-// max_kv_size, are replaced. Returns the length of that prefix.
+// CacheOptions, are replaced. Returns the length of that prefix.
 // `prompt` may not be empty.
 int reuse_prefix(
     Sequence& sequence,

@@ -20,6 +20,8 @@ struct CacheOptions {
   // One entry per layer, for plain operations layer by layer, also where the
   // whole decoder could run as one kernel: what gradients need.
   bool per_layer = false;
+
+  bool operator==(const CacheOptions&) const = default;
 };
 
 // What programs ask about a model without knowing its family.

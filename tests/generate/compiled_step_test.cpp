@@ -56,7 +56,7 @@ void expect_equal_steps(
     CompiledStep& step,
     int steps,
     int prompt = 5,
-    const models::CacheOptions& options = {}) {
+    const models::CacheOptions& options = {.per_layer = true}) {
   auto expected_caches = model.make_cache(options);
   auto caches = model.make_cache(options);
   if (prompt > 0) {
@@ -81,7 +81,7 @@ void expect_compiled(
     const models::FakeCheckpoint& checkpoint,
     int steps,
     int prompt = 5,
-    const models::CacheOptions& options = {}) {
+    const models::CacheOptions& options = {.per_layer = true}) {
   for (bool fallback : {true, false}) {
     SCOPED_TRACE(fallback ? "plain operations" : "our kernels");
     auto model = load(checkpoint, fallback);
@@ -137,8 +137,8 @@ TEST_F(CompiledStepTest, RotatingCaches) {
       models::random_checkpoint(config(), std::nullopt, mx::float32);
   // Before, at and long after the first token is dropped; and a prompt that
   // is longer than the caches.
-  expect_compiled(checkpoint, 70, 5, {.max_kv_size = 24});
-  expect_compiled(checkpoint, 40, 60, {.max_kv_size = 24});
+  expect_compiled(checkpoint, 70, 5, {.max_kv_size = 24, .per_layer = true});
+  expect_compiled(checkpoint, 40, 60, {.max_kv_size = 24, .per_layer = true});
 }
 
 TEST_F(CompiledStepTest, FullAndSlidingLayers) {
@@ -188,8 +188,8 @@ TEST_F(CompiledStepTest, FallsBackWhereAnglesDependOnTheLength) {
 TEST_F(CompiledStepTest, FallsBackFromCachesOfAnotherKind) {
   FakeModel model(kVocab, hashed(kVocab));
   CompiledStep step(model);
-  auto caches = model.make_cache({});
-  auto expected_caches = model.make_cache({});
+  auto caches = model.make_cache({.per_layer = true});
+  auto expected_caches = model.make_cache({.per_layer = true});
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(same_bits(
         step.forward_last(token_at(i), caches),
@@ -254,9 +254,9 @@ TEST_F(CompiledStepTest, ASecondTraceMakesItFallBack) {
   auto model = load(models::random_checkpoint(config()), true);
   CompiledStep step(*model);
   auto run = [&](const mx::array& token) {
-    auto caches = model->make_cache({});
+    auto caches = model->make_cache({.per_layer = true});
     feed(*model, 5, caches);
-    auto expected_caches = model->make_cache({});
+    auto expected_caches = model->make_cache({.per_layer = true});
     feed(*model, 5, expected_caches);
     EXPECT_TRUE(same_bits(
         step.forward_last(token, caches),
@@ -282,7 +282,7 @@ TEST_F(CompiledStepTest, GivesATokenStreamTheSameTokens) {
     SamplingOptions sampling;
     sampling.temperature = 1;
     Sequence sequence;
-    sequence.caches = model->make_cache({});
+    sequence.caches = model->make_cache({.per_layer = true});
     TokenStream stream(*model, {3}, sequence, {sampling, 11, 120, runs});
     std::vector<int32_t> tokens;
     while (auto token = stream.next()) {
@@ -321,7 +321,12 @@ TEST_F(CompiledStepTest, ServesManyAnswersWithOneTrace) {
   CompiledStep step(*model);
   for (int limit : {0, 24, 0}) {
     for (int prompt : {3, 40}) {
-      expect_equal_steps(*model, step, 30, prompt, {.max_kv_size = limit});
+      expect_equal_steps(
+          *model,
+          step,
+          30,
+          prompt,
+          {.max_kv_size = limit, .per_layer = true});
     }
   }
   EXPECT_EQ(step.fallback(), "");
@@ -333,7 +338,7 @@ TEST_F(CompiledStepTest, WritesInPlaceAndGivesItsMemoryBack) {
   size_t before = memory_use().active;
   {
     CompiledStep step(*model);
-    auto caches = model->make_cache({});
+    auto caches = model->make_cache({.per_layer = true});
     feed(*model, 5, caches);
     size_t held = memory_use().active;
     for (int i = 0; i < 200; ++i) {

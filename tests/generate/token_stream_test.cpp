@@ -451,7 +451,7 @@ TEST(ReusePrefix, AnotherWindowNeedsOtherCaches) {
   answer(model, {1, 2, 3}, sequence, 4);
   EXPECT_EQ(reuse_prefix(sequence, {1, 2, 3, 4}, model, {.max_kv_size = 8}), 0);
   EXPECT_EQ(model.made_caches.back(), 8);
-  EXPECT_EQ(sequence.max_kv_size, 8);
+  EXPECT_EQ(sequence.made_for.max_kv_size, 8);
 }
 
 }  // namespace
