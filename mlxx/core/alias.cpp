@@ -12,7 +12,6 @@ namespace {
 using Arrays = std::vector<mx::array>;
 
 constexpr const char* kAlias = "CheckpointAlias";
-constexpr size_t kWorthWaiting = size_t{1} << 20;  // bytes
 
 mx::Stream stream_of(const mx::array& a) {
   return a.has_primitive() ? a.primitive().stream()
@@ -27,7 +26,7 @@ class Alias : public mx::Primitive {
 
   void eval_cpu(const Arrays& inputs, Arrays& outputs) override {
     if (waits_) {
-      wait_for_cpu_queue(stream());
+      wait_for_cpu_queue(stream(), outputs[0].nbytes());
     }
     outputs[0].copy_shared_buffer(inputs[0]);
   }
@@ -100,11 +99,12 @@ mx::array alias(const mx::array& a) {
 mx::array alias_after(const mx::array& a, const Arrays& after) {
   Arrays inputs = {a};
   inputs.insert(inputs.end(), after.begin(), after.end());
-  return make_alias(std::move(inputs), a.nbytes() >= kWorthWaiting);
+  return make_alias(std::move(inputs), true);
 }
 
-void wait_for_cpu_queue(mx::Stream stream) {
-  if (!mx::is_available(mx::Device::gpu)) {
+void wait_for_cpu_queue(mx::Stream stream, size_t bytes) {
+  constexpr size_t kWorthWaiting = size_t{1} << 20;
+  if (bytes >= kWorthWaiting && !mx::is_available(mx::Device::gpu)) {
     mx::synchronize(stream);
   }
 }

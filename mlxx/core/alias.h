@@ -18,8 +18,9 @@ bool is_alias(const mx::array& a);
 
 // For use while arrays are evaluated. MLX allocates an operation's output when
 // it queues the operation, which on a CPU may be a hundred operations before it
-// runs and lets its inputs go; this waits until all have run. Does nothing
-// where there is a GPU: what is queued may then need what is not queued yet.
-void wait_for_cpu_queue(mx::Stream stream);
+// runs and lets its inputs go; this waits until all have run, if `bytes`, the
+// size of an array among them, is worth it. Does nothing where there is a GPU:
+// what is queued may then need what is not queued yet.
+void wait_for_cpu_queue(mx::Stream stream, size_t bytes);
 
 }  // namespace mlxx

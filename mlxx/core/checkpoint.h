@@ -5,11 +5,9 @@
 namespace mlxx {
 
 // `function` with its intermediate values dropped after the forward pass and
-// computed a second time in the backward pass. Values and gradients, of the
-// inputs as of everything that the function captures (weights, adapters), are
-// those of calling `function` itself, bit for bit; where one array is used at
-// least three times and the backward pass meets those uses in another order,
-// its gradient may differ in rounding.
+// computed a second time in the backward pass. Gradients reach its inputs and
+// whatever it captures (weights, a mounted adapter), as if it had been called
+// without this.
 //
 // The function is called exactly once for each call, in the forward pass; what
 // runs again is the graph that it built. So random numbers are the same, what
@@ -20,19 +18,30 @@ namespace mlxx {
 // Computed again: all that depends on an input that is being differentiated,
 // and whatever else only the result holds when the function returns. Kept: the
 // inputs, what was there before, what somebody else still holds and does not
-// depend on such an input, and what the function evaluated. Outputs that are
-// inputs or captured arrays are passed on. Checkpoints may be nested, used
-// inside mx::compile() (shapeless too) and any number of times.
+// depend on such an input, what the function has evaluated, and its outputs.
+// Outputs that are inputs or captured arrays, or that carry no gradient, are
+// passed on as they are.
 //
-// Second derivatives are right, but the graph of a first derivative is an
-// ordinary one, whose values are kept. Forward-mode derivatives are right and
-// keep values; mx::vmap() puts the plain operations in the place of a
-// checkpoint. mx::export_function() refuses a function that has one.
+// Bits: values are the same as without; so are gradients, but for roundings in
+// two cases. An array of at least three uses, if between those in the function
+// MLX would have come to others before it. An array that the function also
+// stores elsewhere, if it is used from there: its gradient comes its own way.
+//
+// Checkpoints may be nested, used inside mx::compile() (shapeless too) and any
+// number of times, on any thread. Second derivatives are right, but the graph
+// of a first derivative is an ordinary one, whose values are kept. Forward-mode
+// derivatives and mx::vmap() are right and keep values as well.
+// mx::export_function() refuses a checkpoint.
+//
+// On a CPU, a checkpoint with large arrays waits at its ends, and each 64 MiB
+// in its backward pass, for what MLX has queued, or else the queue alone would
+// hold the values of several; so mx::async_eval() takes longer to return.
 //
 // Reference: MLX's mx::checkpoint. That one gives captured arrays a gradient of
 // exactly 0, calls the function again in the backward pass (other random
-// numbers, effects twice), asks for the gradients of all inputs (an error for
-// quantized weights), and gives an unused output's zeros to its operations.
+// numbers, effects twice), asks for the gradient of every input (an error for
+// quantized weights), and pulls zeros back from an unused output (0 / 0 is
+// NaN).
 //
 // invalid_request: no function. Errors in the backward pass are those of the
 // operations themselves, unchanged.

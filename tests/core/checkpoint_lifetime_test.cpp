@@ -58,7 +58,7 @@ TEST(CheckpointLifetime, NothingStaysAfterManySteps) {
   };
   run();
   size_t before = active_bytes();
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 200; ++i) {
     fails = i % 2 == 1;
     run();
   }

@@ -107,7 +107,7 @@ Arrays network(Wrap wrap, unsigned seed, int outputs, const Arrays& arguments) {
 }
 
 TEST(CheckpointRandomGraph, OneFunctionHasTheSameBits) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     RandomFunction function(seed, 20, 1);
     auto loss = [&](Wrap wrap, const Arrays& arguments) -> Arrays {
@@ -124,7 +124,7 @@ class CheckpointRandomGraphs : public ::testing::TestWithParam<int> {};
 
 TEST_P(CheckpointRandomGraphs, GradientsAreThoseOfTheInlinedFunction) {
   int outputs = GetParam();
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     auto with = [&](Wrap wrap) {
       mx::random::seed(seed);

@@ -165,15 +165,21 @@ TEST(GradientCheck, SaysWhenItCannotTell) {
   fails_with(check_gradient(rounded, {kArguments[0]}), "inconclusive");
   auto square = [](const Arrays& x) { return Arrays{mx::square(x[0])}; };
   mx::array half = mx::astype(kArguments[0], mx::float16);
-  fails_with(check_gradient(square, {half}), "output of float16");
-  auto widened = [](const Arrays& x) {
-    return Arrays{mx::astype(mx::square(x[0]), mx::float32)};
+  auto narrowed = [](const Arrays& x) {
+    return Arrays{mx::astype(mx::square(x[0]), mx::float16)};
   };
-  fails_with(check_gradient(widened, {half}), "argument of float16");
+  fails_with(check_gradient(narrowed, {kArguments[0]}), "output of float16");
+  fails_with(check_gradient(square, {half}), "argument of float16");
   auto throwing = [](const Arrays&) -> Arrays {
     throw std::runtime_error("broken kernel");
   };
   fails_with(check_gradient(throwing, {kArguments[0]}), "broken kernel");
+  // A check of nothing would always pass.
+  fails_with(check_gradient(square, {}), "nothing to check");
+  fails_with(
+      check_gradient(square, {kArguments[0]}, {.directions = 0}),
+      "nothing to check");
+  EXPECT_FALSE(check_gradient(square, {kArguments[0]}, {.arguments = {1}}));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST(Profile, AnOperationWithSeveralOutputsIsOne) {
 }
 
 TEST(Profile, ChargesNoOperationForWhatIsAlreadyUnderWay) {
-  static constexpr auto kPause = std::chrono::milliseconds(100);
+  static constexpr auto kPause = std::chrono::milliseconds(300);
   CustomKernel slow(
       {.name = "slow",
        .output_names = {"y"},
@@ -99,15 +99,15 @@ TEST(Profile, ChargesNoOperationForWhatIsAlreadyUnderWay) {
   mx::async_eval(started);
   Profile result = profile({mx::exp(started)});
   EXPECT_EQ(result.count(), 1);
-  EXPECT_LT(result.seconds(), 0.05);
+  EXPECT_LT(result.seconds(), 0.25);
   // And charges it for what it does itself.
   result = profile({mx::exp(slow(call)[0])});
   EXPECT_EQ(result.ops[0].name, "custom kernel slow");
-  EXPECT_GE(result.ops[0].seconds, 0.1);
+  EXPECT_GE(result.ops[0].seconds, 0.3);
   EXPECT_EQ(result.ops[0].bytes, 16u);
 }
 
-TEST(Profile, GoesDeepWithoutRecursion) {
+TEST(Profile, WalksDeepGraphs) {
   mx::array x = random({1});
   constexpr int kDepth = 20000;
   for (int i = 0; i < kDepth; ++i) {
