@@ -266,7 +266,7 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
           "--compile-decode",
           options.compile_decode,
           "Record the step of one token once and replay it: auto (where that "
-          "is faster), on or off; the answer is the same")
+          "is faster), on or off")
       ->type_name("WHEN")
       ->capture_default_str()
       ->group("Model");

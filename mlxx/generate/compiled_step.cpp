@@ -237,7 +237,8 @@ mx::array CompiledStep::forward_last(
     }
     if (!slot) {
       if (fallback_.empty() && cache->offset() > 0) {
-        fall_back("a layer's cache has no place for single tokens");
+        fall_back(
+            "the model's caches are written by their own kernel or in blocks");
       }
       slots.clear();
       return model_.forward_last(token, caches);

@@ -103,7 +103,7 @@ TEST_F(Generate, SaysWhyDecodingIsNotCompiled) {
   EXPECT_EQ(result.compiled_steps, 0);
   EXPECT_EQ(
       result.compile_fallback,
-      "a layer's cache has no place for single tokens");
+      "the model's caches are written by their own kernel or in blocks");
   options.compile_decode = CompileDecode::off;
   result = run(writes("alpha beta gamma"), options);
   EXPECT_EQ(result.text, "alpha beta gamma");
