@@ -89,4 +89,8 @@ run(COMMAND ${WORK}/examples/tokenize ${WORK}/tokenizer.json "hello world"
 run(COMMAND ${alone} MLXX_LIBMLX=${LIBMLX} ${WORK}/examples/answer ${WORK}/no-model "hello"
     ERROR "not_found: .*no-model" FAILS)
 run(COMMAND ${alone} ${WORK}/examples/generate ${WORK}/no-model "hello" ERROR "no-model" FAILS)
+# The native layer's check their own results; tests/core/ runs all of them.
+foreach(example custom_gradient segmented_backward custom_kernel compiled_function safetensors)
+  run(COMMAND ${alone} ${WORK}/examples/core/${example})
+endforeach()
 message(STATUS "the installed package works")
