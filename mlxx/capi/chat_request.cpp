@@ -1,11 +1,20 @@
 #include "mlxx/capi/chat_request.h"
 
+#include <nlohmann/json.hpp>
+
 #include "mlxx/capi/argument_checks.h"
 #include "mlxx/capi/sized_struct.h"
+#include "mlxx/generate/chat_prompt.h"
 
 namespace mlxx::capi {
 
 namespace {
+
+struct ChatRequest {
+  OrderedJson messages;
+  OrderedJson tools;  // null: none
+  text::RenderOptions render;
+};
 
 // As parse_ordered_json(), whose bad_file is the caller's request here.
 OrderedJson parse_argument(const char* text, const char* name) {
@@ -15,8 +24,6 @@ OrderedJson parse_argument(const char* text, const char* name) {
     throw Error(ErrorKind::invalid_request, error.what());
   }
 }
-
-}  // namespace
 
 ChatRequest read_chat(const mlxx_chat* chat) {
   constexpr const char* kPlace = "mlxx_chat";
@@ -42,6 +49,30 @@ ChatRequest read_chat(const mlxx_chat* chat) {
   request.render.add_generation_prompt =
       !read_flag(given.no_generation_prompt, "no_generation_prompt");
   return request;
+}
+
+}  // namespace
+
+std::string render_chat(
+    const generate::Pipeline& pipeline,
+    const mlxx_chat* chat) {
+  const ChatRequest request = read_chat(chat);
+  return generate::render_chat_prompt(
+      pipeline,
+      request.messages,
+      request.tools,
+      request.render);
+}
+
+std::vector<int32_t> encode_chat(
+    const generate::Pipeline& pipeline,
+    const mlxx_chat* chat) {
+  const ChatRequest request = read_chat(chat);
+  return generate::encode_chat_prompt(
+      pipeline,
+      request.messages,
+      request.tools,
+      request.render);
 }
 
 }  // namespace mlxx::capi

@@ -1,21 +1,20 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
-#include "mlxx/base/json.h"
 #include "mlxx/capi/mlxx.h"
-#include "mlxx/text/chat_template.h"
+#include "mlxx/generate/pipeline.h"
 
 namespace mlxx::capi {
 
-// A checked mlxx_chat.
-struct ChatRequest {
-  OrderedJson messages;
-  OrderedJson tools;  // null: none
-  text::RenderOptions render;
-};
-
-// invalid_request that names the field.
-ChatRequest read_chat(const mlxx_chat* chat);
+// The prompt of an mlxx_chat, as text and as tokens. invalid_request that names
+// the field.
+std::string render_chat(
+    const generate::Pipeline& pipeline,
+    const mlxx_chat* chat);
+std::vector<int32_t> encode_chat(
+    const generate::Pipeline& pipeline,
+    const mlxx_chat* chat);
 
 }  // namespace mlxx::capi

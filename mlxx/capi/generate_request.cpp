@@ -1,9 +1,10 @@
 #include "mlxx/capi/generate_request.h"
 
+#include <nlohmann/json.hpp>
+
 #include "mlxx/capi/argument_checks.h"
 #include "mlxx/capi/chat_request.h"
 #include "mlxx/capi/sized_struct.h"
-#include "mlxx/generate/chat_prompt.h"
 
 namespace mlxx::capi {
 
@@ -69,6 +70,19 @@ generate::SamplingOptions read_sampling(const mlxx_generate_options& given) {
   return sampling;
 }
 
+generate::CompileDecode read_compile_decode(int32_t value) {
+  switch (value) {
+    case 0:
+      return generate::CompileDecode::automatic;
+    case 1:
+      return generate::CompileDecode::on;
+    case 2:
+      return generate::CompileDecode::off;
+    default:
+      fail(kInvalid, "compile_decode", "must be 0, 1 or 2, got {}", value);
+  }
+}
+
 generate::GenerateOptions read_options(const mlxx_generate_options& given) {
   generate::GenerateOptions options;
   options.sampling = read_sampling(given);
@@ -81,7 +95,7 @@ generate::GenerateOptions read_options(const mlxx_generate_options& given) {
     require_pointer(given.stop[i], "stop", "a text");
     options.stop.emplace_back(given.stop[i]);
   }
-  require_zero(given.reserved, "mlxx_generate_options");
+  options.compile_decode = read_compile_decode(given.compile_decode);
   return options;
 }
 
@@ -134,12 +148,7 @@ std::vector<int32_t> read_prompt(
     fail(kInvalid, "raw", "goes with a prompt that is a text only");
   }
   if (given.chat) {
-    const ChatRequest request = read_chat(given.chat);
-    return generate::encode_chat_prompt(
-        pipeline,
-        request.messages,
-        request.tools,
-        request.render);
+    return encode_chat(pipeline, given.chat);
   }
   check_list(given.tokens, given.token_count, kMaxTokens, "tokens");
   return {given.tokens, given.tokens + given.token_count};

@@ -219,7 +219,9 @@ typedef struct mlxx_generate_options {
   int32_t max_kv_size;          /* tokens kept per layer; 0: all */
   int32_t prefill_step_size;    /* tokens of the prompt computed at once */
   int32_t ignore_eos;           /* 1: run on to max_tokens */
-  int32_t reserved;             /* 0 */
+  /* Whether decode steps run as a graph that is recorded once, which gives the
+   * same answer: 0 where that is faster, 1 yes, 2 no. */
+  int32_t compile_decode;
 } mlxx_generate_options;
 #define MLXX_GENERATE_OPTIONS_INIT \
   {sizeof(mlxx_generate_options),  \

@@ -9,7 +9,6 @@
 #include "mlxx/capi/chat_request.h"
 #include "mlxx/capi/guarded.h"
 #include "mlxx/capi/handles.h"
-#include "mlxx/generate/chat_prompt.h"
 #include "mlxx/generate/special_tokens.h"
 
 namespace mlxx::capi {
@@ -125,13 +124,8 @@ mlxx_status apply_chat_template(
     constexpr const char* kPlace = "mlxx_apply_chat_template";
     const auto opened = open_models().get(model, kPlace);
     check_buffer(text, capacity, count, kPlace);
-    const ChatRequest request = read_chat(chat);
     copy_text(
-        generate::render_chat_prompt(
-            opened->pipeline(),
-            request.messages,
-            request.tools,
-            request.render),
+        render_chat(opened->pipeline(), chat),
         text,
         capacity,
         count,

@@ -71,7 +71,7 @@ int main(void) {
   FIELD(mlxx_generate_options, max_kv_size);
   FIELD(mlxx_generate_options, prefill_step_size);
   FIELD(mlxx_generate_options, ignore_eos);
-  FIELD(mlxx_generate_options, reserved);
+  FIELD(mlxx_generate_options, compile_decode);
   STRUCT(mlxx_generate_result);
   FIELD(mlxx_generate_result, size);
   FIELD(mlxx_generate_result, seed);

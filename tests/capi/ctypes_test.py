@@ -275,7 +275,8 @@ class CTypesTest(unittest.TestCase):
         self.assertEqual(bias, "!!!")
         self.generate(QUESTION, result, ignore_eos=1, max_tokens=40)
         self.assertEqual((result.generated_tokens, result.finish), (40, c.FINISH_LENGTH))
-        self.assertEqual(self.generate(QUESTION, prefill_step_size=7), self.generate(QUESTION))
+        for same in ({"prefill_step_size": 7}, {"compile_decode": 1}, {"compile_decode": 2}):
+            self.assertEqual(self.generate(QUESTION, **same), self.generate(QUESTION), same)
         self.assertNotEqual(self.generate(QUESTION, max_kv_size=8), self.generate(QUESTION))
 
     def test_options_are_refused(self):
@@ -300,7 +301,7 @@ class CTypesTest(unittest.TestCase):
             "seed. must be": {"seed": -2},
             "raw. must be 0 or 1": {"raw": 2},
             "ignore_eos. must be 0 or 1": {"ignore_eos": -1},
-            "reserved must be 0": {"reserved": 1},
+            "compile_decode. must be 0, 1 or 2": {"compile_decode": 3},
             "stop. is NULL, its count 1": {"stop_count": 1},
             "stop. a text is NULL": {"stop": array(c_char_p, [None]), "stop_count": 1},
             "stop. a stop string may not": {"stop": array(c_char_p, [b""]), "stop_count": 1},

@@ -56,7 +56,8 @@ class GenerateOptions(Sized):
                 ("repetition_penalty", c_float), ("repetition_context_size", c_int32),
                 ("presence_penalty", c_float), ("frequency_penalty", c_float),
                 ("penalty_context_size", c_int32), ("max_kv_size", c_int32),
-                ("prefill_step_size", c_int32), ("ignore_eos", c_int32), ("reserved", c_int32)]
+                ("prefill_step_size", c_int32), ("ignore_eos", c_int32),
+                ("compile_decode", c_int32)]
 
 
 class GenerateResult(Sized):

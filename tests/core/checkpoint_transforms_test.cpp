@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "counting_primitive.h"
+#include "mlxx/core/compiled_function.h"
 #include "same_gradients.h"
 
 namespace mlxx {
@@ -65,6 +66,20 @@ TEST_P(CheckpointCompiled, TheWholeStep) {
   expect_same_arrays(plain(some_arguments()), compiled(some_arguments()));
   // Another shape: the same trace if shapeless.
   expect_same_arrays(plain(some_arguments(6)), compiled(some_arguments(6)));
+}
+
+TEST_P(CheckpointCompiled, TheWholeStepAsACompiledFunction) {
+  auto plain = gradient_step(inlined);
+  CompiledFunction compiled(
+      gradient_step(checkpointed),
+      {.shapeless = GetParam()});
+  for (int rows : {4, 6, 4}) {
+    expect_same_arrays(
+        plain(some_arguments(rows)),
+        compiled(some_arguments(rows)));
+    EXPECT_TRUE(compiled.ran_compiled());
+  }
+  EXPECT_EQ(compiled.trace_count(), GetParam() ? 1 : 2);
 }
 
 TEST_P(CheckpointCompiled, OnlyTheForwardPass) {

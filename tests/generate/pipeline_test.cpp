@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
+#include "mlxx/generate/chat_prompt.h"
 #include "mlxx/generate/generate.h"
 #include "tests/generate/tiny_tokenizer.h"
 #include "tests/models/fake_checkpoint.h"
@@ -125,6 +126,40 @@ TEST_F(LoadPipeline, TheTemplateNamedDefaultIsTaken) {
   EXPECT_EQ(
       pipeline.tokenizer->decode(encode_chat_prompt(pipeline, messages)),
       "<s>plain");
+}
+
+TEST_F(LoadPipeline, ToolsHaveATemplateOfTheirOwn) {
+  checkpoint->files.chat_templates = {
+      {"tool_use", "{{ tools[0].function.name }}"},
+      {"default", "plain{{ tools }}"}};
+  auto messages = OrderedJson::array({{{"role", "user"}, {"content", "hi"}}});
+  auto tools = OrderedJson::parse(
+      R"([{"type": "function", "function": {"name": "weather"}}])");
+  auto pipeline = load_pipeline(checkpoint);
+  auto text = [&](const OrderedJson& given) {
+    std::string rendered = render_chat_prompt(pipeline, messages, given, {});
+    EXPECT_EQ(
+        pipeline.tokenizer->decode(
+            encode_chat_prompt(pipeline, messages, given, {})),
+        rendered);
+    return rendered;
+  };
+  EXPECT_EQ(text(tools), "weather");
+  EXPECT_EQ(text(OrderedJson()).substr(0, 5), "plain");
+  EXPECT_EQ(text(OrderedJson::array()).substr(0, 5), "plain");
+  EXPECT_THROW(text(OrderedJson::object()), Error);
+
+  // A broken one is no reason to hide the tools from the model.
+  checkpoint->files.chat_templates[0].second = "{% for t in %}";
+  pipeline = load_pipeline(checkpoint);
+  EXPECT_THROW(text(tools), Error);
+  EXPECT_EQ(text(OrderedJson()).substr(0, 5), "plain");
+
+  // The user's own template is for both.
+  PipelineOptions options;
+  options.chat_template = "own";
+  pipeline = load_pipeline(checkpoint, options);
+  EXPECT_EQ(text(tools), "own");
 }
 
 TEST_F(LoadPipeline, ErrorsOfTheTextThreadComeOut) {

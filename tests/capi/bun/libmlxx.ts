@@ -70,7 +70,7 @@ export const STRUCTS: Record<string, [string, Kind][]> = {
     ["xtc_probability", "f32"], ["xtc_threshold", "f32"], ["repetition_penalty", "f32"],
     ["repetition_context_size", "i32"], ["presence_penalty", "f32"],
     ["frequency_penalty", "f32"], ["penalty_context_size", "i32"], ["max_kv_size", "i32"],
-    ["prefill_step_size", "i32"], ["ignore_eos", "i32"], ["reserved", "i32"],
+    ["prefill_step_size", "i32"], ["ignore_eos", "i32"], ["compile_decode", "i32"],
   ],
   mlxx_generate_result: [
     ["size", "u64"], ["seed", "i64"], ["prefill_seconds", "f64"], ["decode_seconds", "f64"],
