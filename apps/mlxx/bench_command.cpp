@@ -3,16 +3,19 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <random>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/mlxx/bench_peer.h"
 #include "apps/mlxx/bench_profile.h"
+#include "apps/mlxx/bench_rounds.h"
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
+#include "apps/mlxx/kernel_options.h"
 #include "apps/mlxx/memory_bandwidth.h"
 #include "mlxx/base/error.h"
+#include "mlxx/base/staging_folder.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/hub/checkpoint.h"
@@ -26,10 +29,10 @@ using Clock = std::chrono::steady_clock;
 
 struct BenchOptions {
   std::string model = hub::kDefaultModel;
-  int prompt = 512;
-  int decode = 128;
+  BenchPlan plan;
   int repeats = 5;
-  int prefill_step_size = 2048;
+  std::optional<std::string> peer;
+  KernelOptions kernels;
   bool profile = false;
   bool json = false;
 };
@@ -81,86 +84,86 @@ uint64_t bytes_per_token(const models::Model& model) {
 }
 
 struct BenchResult {
-  std::vector<double> prompt_rates;     // tokens per second, per repeat
-  std::vector<double> decode_rates;     // tokens per second, per repeat
-  std::vector<double> first_decode_ms;  // per repeat
-  std::vector<double> decode_ms;        // every step of every repeat
+  std::vector<double> prompt_rates;     // tokens per second, per round
+  std::vector<double> decode_rates;     // tokens per second, per round
+  std::vector<double> first_decode_ms;  // per round
+  std::vector<double> decode_ms;        // every step of every round
+  // Of the peer, per round, and ours by the peer's in the same round.
+  std::vector<double> peer_prompt_rates;
+  std::vector<double> peer_decode_rates;
 };
 
-void run_prompt(
+BenchResult measure(
     const models::Model& model,
-    const std::vector<int32_t>& tokens,
-    int step_size,
-    cache::CacheList& cache) {
-  for (size_t done = 0; done < tokens.size();) {
-    int n = static_cast<int>(std::min<size_t>(step_size, tokens.size() - done));
-    mx::array ids(tokens.data() + done, {1, n}, mx::int32);
-    mx::eval(with_cache_state(model.forward_last(ids, cache), cache));
-    done += n;
-    clear_cache();
-  }
-}
-
-// Greedy, each token fed back.
-std::vector<double> run_decode(
-    const models::Model& model,
-    int count,
-    int32_t first,
-    cache::CacheList& cache) {
-  std::vector<double> times;
-  int32_t token = first;
-  for (int i = 0; i < count; ++i) {
-    auto start = Clock::now();
-    mx::array ids(&token, {1, 1}, mx::int32);
-    mx::array next = mx::argmax(model.forward_last(ids, cache), -1);
-    mx::eval(with_cache_state(next, cache));
-    token = static_cast<int32_t>(next.item<uint32_t>());
-    times.push_back(seconds_since(start));
-  }
-  return times;
-}
-
-std::vector<int32_t> random_tokens(int count, int vocabulary) {
-  std::mt19937 random(1);
-  std::vector<int32_t> tokens(count);
-  for (auto& token : tokens) {
-    token = static_cast<int32_t>(random() % vocabulary);
-  }
-  return tokens;
-}
-
-BenchResult measure(const models::Model& model, const BenchOptions& options) {
-  int vocabulary = model.summary().vocab_size;
-  auto tokens = random_tokens(options.prompt, vocabulary);
+    const BenchOptions& options,
+    const BenchPeer* peer) {
   BenchResult result;
   // The first round warms caches and threads up and is thrown away.
-  for (int round = -1; round < options.repeats; ++round) {
-    auto cache = model.make_cache({});
-    if (options.prompt > 0) {
-      auto start = Clock::now();
-      run_prompt(model, tokens, options.prefill_step_size, cache);
-      if (round >= 0) {
-        result.prompt_rates.push_back(options.prompt / seconds_since(start));
+  BenchPlan warm_up = options.plan;
+  warm_up.decode = std::min(warm_up.decode, 4);
+  run_round(model, warm_up);
+  for (int i = 0; i < options.repeats; ++i) {
+    BenchRound round = run_round(model, options.plan);
+    if (round.prompt_rate) {
+      result.prompt_rates.push_back(*round.prompt_rate);
+    }
+    if (round.decode_rate) {
+      result.decode_rates.push_back(*round.decode_rate);
+      result.first_decode_ms.push_back(round.step_seconds[0] * 1e3);
+      for (double seconds : round.step_seconds) {
+        result.decode_ms.push_back(seconds * 1e3);
       }
     }
-    if (options.decode > 0) {
-      int count = round >= 0 ? options.decode : std::min(options.decode, 4);
-      auto times = run_decode(model, count, 1 % vocabulary, cache);
-      if (round >= 0) {
-        double total = std::accumulate(times.begin(), times.end(), 0.0);
-        result.decode_rates.push_back(times.size() / total);
-        result.first_decode_ms.push_back(times[0] * 1e3);
-        for (double seconds : times) {
-          result.decode_ms.push_back(seconds * 1e3);
-        }
+    if (peer) {
+      BenchRound theirs = peer->measure(options.plan);
+      if (theirs.prompt_rate) {
+        result.peer_prompt_rates.push_back(*theirs.prompt_rate);
+      }
+      if (theirs.decode_rate) {
+        result.peer_decode_rates.push_back(*theirs.decode_rate);
       }
     }
   }
   return result;
 }
 
+// What the peer reached in the same rounds: its rate, and ours by it as median,
+// least and most.
+std::string compare(
+    const char* what,
+    const std::string& peer,
+    const std::vector<double>& ours,
+    const std::vector<double>& theirs,
+    Json& report) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    ratios.push_back(ours[i] / theirs[i]);
+  }
+  if (ratios.empty()) {
+    return {};
+  }
+  double median = percentile(ratios, 0.5);
+  double least = std::ranges::min(ratios);
+  double most = std::ranges::max(ratios);
+  report[what] = {
+      {"tok_s", mean(theirs)},
+      {"tok_s_stddev", deviation(theirs)},
+      {"ratio", median},
+      {"ratio_min", least},
+      {"ratio_max", most}};
+  return fmt::format(
+      "{} {:>12}  {:9.2f} ± {:.2f} tok/s  ratio {:.2f} ({:.2f} to {:.2f})\n",
+      peer,
+      what,
+      mean(theirs),
+      deviation(theirs),
+      median,
+      least,
+      most);
+}
+
 int run(const BenchOptions& options) {
-  if (options.prompt == 0 && options.decode == 0) {
+  if (options.plan.prompt == 0 && options.plan.decode == 0) {
     fail(
         ErrorKind::invalid_request,
         "bench",
@@ -168,12 +171,24 @@ int run(const BenchOptions& options) {
   }
   auto start = Clock::now();
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(options.model));
-  auto model = models::load_model(*checkpoint);
+  models::LoadOptions load_options;
+  load_options.kernels = options.kernels.selection();
+  auto model = models::load_model(*checkpoint, load_options);
   double load_seconds = seconds_since(start);
   auto summary = model->summary();
   double peak_bandwidth = measure_memory_bandwidth();
   reset_peak_memory();
-  BenchResult result = measure(*model, options);
+  std::unique_ptr<BenchPeer> peer;
+  std::optional<StagingFolder> scratch;
+  if (options.peer) {
+    scratch.emplace(std::filesystem::temp_directory_path());
+    int threads = load_options.kernels->threads
+        ? load_options.kernels->threads->size()
+        : 0;
+    peer =
+        make_bench_peer(*options.peer, *checkpoint, threads, scratch->path());
+  }
+  BenchResult result = measure(*model, options, peer.get());
 
   Json report = {
       {"model", options.model},
@@ -182,8 +197,10 @@ int run(const BenchOptions& options) {
       {"weight_bytes", summary.weight_bytes},
       {"backend", std::string(to_string(backend()))},
       {"mlx_version", mx::version()},
-      {"prompt_tokens", options.prompt},
-      {"decode_tokens", options.decode},
+      {"prompt_tokens", options.plan.prompt},
+      {"decode_tokens", options.plan.decode},
+      {"depth", options.plan.depth},
+      {"parallel", options.plan.parallel},
       {"repeats", options.repeats},
       {"load_seconds", load_seconds},
       {"peak_gb_s", peak_bandwidth / 1e9},
@@ -196,18 +213,20 @@ int run(const BenchOptions& options) {
       summary.parameters / 1e6,
       summary.weight_bytes / 1e6,
       to_string(backend()));
-  if (options.prompt > 0) {
+  if (options.plan.prompt > 0) {
     report["prompt_tok_s"] = mean(result.prompt_rates);
     report["prompt_tok_s_stddev"] = deviation(result.prompt_rates);
     lines += fmt::format(
         "prompt {:>5}  {:9.2f} ± {:.2f} tok/s\n",
-        options.prompt,
+        options.plan.prompt,
         mean(result.prompt_rates),
         deviation(result.prompt_rates));
   }
-  if (options.decode > 0) {
+  if (options.plan.decode > 0) {
     double rate = mean(result.decode_rates);
-    double bytes_per_second = rate * bytes_per_token(*model);
+    // The weights are read once for all sequences.
+    double bytes_per_second =
+        rate / options.plan.parallel * bytes_per_token(*model);
     double percent =
         peak_bandwidth > 0 ? 100 * bytes_per_second / peak_bandwidth : 0;
     report["decode_tok_s"] = rate;
@@ -222,7 +241,7 @@ int run(const BenchOptions& options) {
         "{:.0f} % of the {:.1f} GB/s that memory gives\n"
         "decode step   first {:.2f} ms, median {:.2f} ms, 99 % within {:.2f} "
         "ms\n",
-        options.decode,
+        options.plan.decode,
         rate,
         deviation(result.decode_rates),
         bytes_per_second / 1e9,
@@ -232,12 +251,28 @@ int run(const BenchOptions& options) {
         percentile(result.decode_ms, 0.50),
         percentile(result.decode_ms, 0.99));
   }
+  if (peer) {
+    Json compared = {{"name", peer->name()}};
+    lines += compare(
+        "prompt",
+        peer->name(),
+        result.prompt_rates,
+        result.peer_prompt_rates,
+        compared);
+    lines += compare(
+        "decode",
+        peer->name(),
+        result.decode_rates,
+        result.peer_decode_rates,
+        compared);
+    report["peer"] = std::move(compared);
+  }
   if (options.profile) {
-    int chunk = std::min(options.prompt, options.prefill_step_size);
+    int chunk = std::min(options.plan.prompt, options.plan.prefill_step_size);
     BenchProfile profile = profile_model(
         *model,
         random_tokens(chunk, summary.vocab_size),
-        std::min(options.decode, kProfiledSteps));
+        std::min(options.plan.decode, kProfiledSteps));
     report["profile"] = bench_profile_json(profile);
     lines += format_bench_profile(profile);
   }
@@ -253,18 +288,42 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       app.add_subcommand("bench", "Measure prompt and decode speed");
   verb->add_option("-m,--model", options->model, "Model")
       ->capture_default_str();
-  verb->add_option("-p,--n-prompt", options->prompt, "Prompt tokens; 0: none")
+  verb->add_option(
+          "-p,--n-prompt",
+          options->plan.prompt,
+          "Prompt tokens; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
-  verb->add_option("-n,--n-gen", options->decode, "Decoded tokens; 0: none")
+  verb->add_option(
+          "-n,--n-gen",
+          options->plan.decode,
+          "Decoded tokens; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
+  verb->add_option(
+          "-d,--n-depth",
+          options->plan.depth,
+          "Tokens of context before either")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 20));
+  verb->add_option(
+          "--parallel",
+          options->plan.parallel,
+          "Sequences that are decoded together")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  verb->add_option(
+      "--peer",
+      options->peer,
+      "Alternate with another program on the same file and print the ratio: "
+      "llama.cpp=PATH of its llama-bench, or mlx-lm=PYTHON");
+  add_kernel_options(*verb, options->kernels);
   verb->add_option("-r,--repetitions", options->repeats, "Measured rounds")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   verb->add_option(
           "--prefill-step-size",
-          options->prefill_step_size,
+          options->plan.prefill_step_size,
           "Prompt tokens per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
@@ -276,7 +335,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   verb->add_flag("--json", options->json, "Print one JSON object");
   verb->footer(
       "Example: mlxx bench -p 512 -n 128 -r 5\n"
-      "Decoding follows the prompt, so it sees that many tokens of context.");
+      "Prompt and decoding are measured apart, each after -d tokens.");
   on_run(verb, context, [options] { return run(*options); });
 }
 

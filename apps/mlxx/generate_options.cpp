@@ -271,6 +271,8 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
       ->capture_default_str()
       ->group("Model");
 
+  add_kernel_options(verb, options.kernels);
+
   verb.add_option(
           "--system-prompt",
           options.system_prompt,

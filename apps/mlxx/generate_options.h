@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/mlxx/kernel_options.h"
 #include "mlxx/base/json.h"
 #include "mlxx/generate/generate.h"
 #include "mlxx/hub/resolve.h"
@@ -24,6 +25,7 @@ struct AnswerOptions {
   std::string chat_template_config = "{}";   // variables for the template
   std::vector<std::string> extra_eos_tokens;
   std::string logit_bias = "{}";  // token id -> number
+  KernelOptions kernels;
   std::string compile_decode = "auto";
   generate::GenerateOptions generate;
 

@@ -10,6 +10,7 @@
 
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
+#include "apps/mlxx/kernel_options.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/core/device.h"
@@ -26,6 +27,7 @@ struct LogitsOptions {
   std::string out;
   int prompt = 0;
   int greedy = 0;
+  KernelOptions kernels;
 };
 
 // Whole numbers separated by anything of ",[] \n": a JSON array, or plain.
@@ -133,7 +135,9 @@ LogitsRun run_logits(
 
 int run(const LogitsOptions& options) {
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(options.model));
-  auto model = models::load_model(*checkpoint);
+  models::LoadOptions load_options;
+  load_options.kernels = options.kernels.selection();
+  auto model = models::load_model(*checkpoint, load_options);
   auto tokens = read_tokens(options.tokens, model->summary().vocab_size);
   if (options.prompt > static_cast<int>(tokens.size())) {
     fail(
@@ -208,6 +212,7 @@ void add_logits_command(CLI::App& app, CommandContext& context) {
           options->greedy,
           "Continue with N tokens, each the best")
       ->check(CLI::Range(0, 1 << 20));
+  add_kernel_options(*verb, options->kernels);
   verb->footer(
       "Example: mlxx logits --tokens ids.json -o logits.safetensors\n"
       "Prints one JSON object that names the libraries in use.");

@@ -49,9 +49,10 @@ class LoadingLine {
 generate::Pipeline load_for_answers(
     const AnswerOptions& options,
     const InterruptScope& interrupt) {
+  generate::PipelineOptions pipeline_options;
+  pipeline_options.kernels = options.kernels.selection();
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(options.model));
   LoadingLine line;
-  generate::PipelineOptions pipeline_options;
   pipeline_options.extra_eos_tokens = options.extra_eos_tokens;
   pipeline_options.chat_template = options.chat_template;
   pipeline_options.progress = [&](uint64_t done, uint64_t total) {

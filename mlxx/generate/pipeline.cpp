@@ -115,7 +115,10 @@ Pipeline load_pipeline(
 
   Pipeline pipeline;
   auto start = Clock::now();
-  pipeline.model = models::load_model(*checkpoint, options.progress);
+  models::LoadOptions load_options;
+  load_options.kernels = options.kernels;
+  load_options.progress = options.progress;
+  pipeline.model = models::load_model(*checkpoint, load_options);
   pipeline.weights_seconds = seconds_since(start);
 
   TextPart part = text_part.get();

@@ -42,6 +42,8 @@ struct PipelineOptions {
   std::vector<std::string> extra_eos_tokens;  // not_found if no such token
   std::optional<std::string> chat_template;   // replaces the checkpoint's
   int context_length = 0;                     // replaces the config's; 0: keep
+  // Absent: as the environment says.
+  std::optional<kernels::Selection> kernels;
   models::Progress progress;
 };
 

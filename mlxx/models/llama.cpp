@@ -8,10 +8,10 @@
 #include "mlxx/base/log.h"
 #include "mlxx/cache/dense.h"
 #include "mlxx/cache/rotating.h"
+#include "mlxx/models/fused_decoder.h"
 #include "mlxx/models/registry.h"
 #include "mlxx/nn/block.h"
 #include "mlxx/nn/embedding.h"
-#include "mlxx/nn/fused_decoder.h"
 
 namespace mlxx::models::llama {
 
@@ -230,7 +230,7 @@ class LlamaModel : public Model {
 
   mx::array forward(const mx::array& tokens, cache::CacheList& cache)
       const override {
-    if (nn::FusedDecoder::made(cache)) {
+    if (FusedDecoder::made(cache)) {
       return (*fused_)(tokens, cache, kernels::LogitRows::all);
     }
     return head(norm_(trunk(tokens, cache)));
@@ -238,7 +238,7 @@ class LlamaModel : public Model {
 
   mx::array forward_last(const mx::array& tokens, cache::CacheList& cache)
       const override {
-    if (nn::FusedDecoder::made(cache)) {
+    if (FusedDecoder::made(cache)) {
       return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
     }
     mx::array h = trunk(tokens, cache);
@@ -264,7 +264,7 @@ class LlamaModel : public Model {
     }
     norm_.use(selection);
     std::string why;
-    fused_ = nn::FusedDecoder::make(
+    fused_ = FusedDecoder::make(
         {embed_tokens_, layers_, norm_, lm_head_ ? &*lm_head_ : nullptr},
         selection,
         why);
@@ -304,7 +304,7 @@ class LlamaModel : public Model {
   std::vector<nn::TransformerBlock> layers_;
   nn::RMSNorm norm_;
   std::optional<nn::Linear> lm_head_;
-  std::optional<nn::FusedDecoder> fused_;
+  std::optional<FusedDecoder> fused_;
 };
 
 std::unique_ptr<Model> make(const hub::Checkpoint& checkpoint) {

@@ -22,39 +22,52 @@ void rotate_pairs(
 
 }  // namespace
 
-void DecoderProgram::rotate(int index, int64_t row) {
+void DecoderProgram::turn(int64_t row, float* head) const {
   auto pairs = static_cast<int64_t>(weights_->rotations.size());
   const float* cosines = cosines_.data() + row * pairs;
   const float* sines = sines_.data() + row * pairs;
-  auto turn = [&](float* head) {
-    if (weights_->rotate_pairs) {
-      rotate_pairs(head, cosines, sines, pairs);
-    } else {
-      row_kernels_.rotate_halves(head, cosines, sines, pairs, head);
-    }
-  };
+  if (weights_->rotate_pairs) {
+    rotate_pairs(head, cosines, sines, pairs);
+  } else {
+    row_kernels_.rotate_halves(head, cosines, sines, pairs, head);
+  }
+}
+
+void DecoderProgram::place_queries(int64_t row, int64_t kv_head, float* to) {
   int64_t size = weights_->head_size;
-  float* queries = queries_.data() + row * query_size();
-  for (int64_t h = 0; h < weights_->heads; ++h) {
-    turn(queries + h * size);
+  int64_t count = group() * size;
+  const float* from = queries_.data() + row * query_size() + kv_head * count;
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = from[i] * weights_->attention_scale;
   }
-  for (int64_t i = 0; i < query_size(); ++i) {
-    queries[i] *= weights_->attention_scale;
+  for (int64_t g = 0; g < group(); ++g) {
+    turn(row, to + g * size);
   }
+}
+
+void DecoderProgram::place_key(int index, int64_t row, int64_t kv_head) {
+  int64_t size = weights_->head_size;
   const Row& at = rows_[row];
   int token = at.position % kBlockLength;
   const KvBlock& block =
       *inputs_[at.input].kv.blocks[at.position / kBlockLength];
-  for (int h = 0; h < weights_->kv_heads; ++h) {
-    float* key = keys_.data() + row * kv_size() + h * size;
-    turn(key);
-    attention_.store_key(key, size, token, kv_type_, block.keys(index, h));
-    attention_.store_value(
-        values_.data() + row * kv_size() + h * size,
-        size,
-        token,
-        kv_type_,
-        block.values(index, h));
+  auto head = static_cast<int>(kv_head);
+  float* key = keys_.data() + row * kv_size() + kv_head * size;
+  turn(row, key);
+  attention_.store_key(key, size, token, kv_type_, block.keys(index, head));
+  attention_.store_value(
+      values_.data() + row * kv_size() + kv_head * size,
+      size,
+      token,
+      kv_type_,
+      block.values(index, head));
+}
+
+void DecoderProgram::rotate(int index, int64_t row) {
+  for (int64_t h = 0; h < weights_->kv_heads; ++h) {
+    int64_t at = row * query_size() + h * group() * weights_->head_size;
+    place_queries(row, h, queries_.data() + at);
+    place_key(index, row, h);
   }
 }
 
@@ -95,7 +108,7 @@ void DecoderProgram::attend(int index, int64_t item, Scratch& scratch) {
   if (tiles_ > 0) {
     attend_tile(index, item, scratch);
   } else {
-    attend_split(index, item);
+    attend_split(index, item, scratch);
   }
 }
 
@@ -155,32 +168,44 @@ void DecoderProgram::attend_tile(int index, int64_t item, Scratch& scratch) {
   }
 }
 
-void DecoderProgram::attend_split(int index, int64_t item) {
+void DecoderProgram::attend_split(int index, int64_t item, Scratch& scratch) {
   int64_t split = item % splits_;
   int64_t head = item / splits_ % weights_->kv_heads;
   int64_t row = item / splits_ / weights_->kv_heads;
   int64_t size = weights_->head_size;
-  const float* queries[kSplitQueries];
   int32_t begin[kSplitQueries];
   int32_t end[kSplitQueries];
+  const float* queries[kSplitQueries];
   SplitState* states = split_states_.data() + item * group();
   for (int64_t g = 0; g < group(); ++g) {
-    queries[g] =
-        queries_.data() + row * query_size() + (head * group() + g) * size;
     set_visible(index, row, split, begin[g], end[g]);
     states[g] = {kNoScore, 0, split_outs_.data() + (item * group() + g) * size};
   }
-  if (begin[0] < end[0]) {
-    attention_.attend(
-        {split_of(rows_[row].input, index, head, split),
-         kv_type_,
-         size,
-         group(),
-         queries,
-         begin,
-         end},
-        states);
+  if (begin[0] >= end[0]) {
+    return;
   }
+  const float* placed =
+      queries_.data() + row * query_size() + head * group() * size;
+  if (places_itself_) {
+    // No other row needs this one's key, and of its own splits only the last.
+    place_queries(row, head, scratch.row.data());
+    placed = scratch.row.data();
+    if (split == rows_[row].position / kSplitLength) {
+      place_key(index, row, head);
+    }
+  }
+  for (int64_t g = 0; g < group(); ++g) {
+    queries[g] = placed + g * size;
+  }
+  attention_.attend(
+      {split_of(rows_[row].input, index, head, split),
+       kv_type_,
+       size,
+       group(),
+       queries,
+       begin,
+       end},
+      states);
 }
 
 const float* DecoderProgram::join_splits(int64_t row, Scratch& scratch) {

@@ -135,6 +135,7 @@ void DecoderProgram::run_pass(
       out_rows_.emplace_back(start + count - 1, logits_ + i * vocabulary);
     }
   }
+  places_itself_ = count == 1;
   tiles_ = 0;
   if (count >= kTokensInTiles) {
     int64_t rows = kSplitQueries / group();
@@ -219,7 +220,9 @@ void DecoderProgram::plan() {
         Part::attention,
         i,
         w.q.matrix->panels() + w.k.matrix->panels() + w.v.matrix->panels());
-    add(Action::rotate, i, n);
+    if (!places_itself_) {
+      add(Action::rotate, i, n);
+    }
     add(Action::attend, i, attended);
     add_products(Part::output, i, w.o.matrix->panels());
     add_products(Part::mlp, i, w.gate.matrix->panels());

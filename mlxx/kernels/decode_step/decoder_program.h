@@ -52,7 +52,7 @@ class DecoderProgram {
   // Of one thread.
   struct Scratch {
     std::vector<PreparedRows> prepared;  // per part
-    int prepared_for;  // the step
+    int prepared_for;                    // the step
     std::vector<float> row;
     PanelScratch panels;
     std::vector<float> tile;
@@ -84,10 +84,15 @@ class DecoderProgram {
   void do_items(int step, int thread, int64_t begin, int64_t end);
 
   void embed(int64_t row);
+  void turn(int64_t row, float* head) const;
+  // Scales and rotates the queries of one key's group.
+  void place_queries(int64_t row, int64_t kv_head, float* to);
+  // Rotates one key and writes it and its value into the block.
+  void place_key(int layer, int64_t row, int64_t kv_head);
   void rotate(int layer, int64_t row);
   void attend(int layer, int64_t item, Scratch& scratch);
   void attend_tile(int layer, int64_t item, Scratch& scratch);
-  void attend_split(int layer, int64_t item);
+  void attend_split(int layer, int64_t item, Scratch& scratch);
   void set_visible(
       int layer,
       int64_t row,
@@ -130,6 +135,9 @@ class DecoderProgram {
   float* logits_ = nullptr;
   int64_t tiles_ = 0;   // of rows per input; 0: every row by itself, in splits
   int64_t splits_ = 0;  // of the longest row
+  // One row per sequence: attention rotates queries and keys as it needs them,
+  // which saves a phase.
+  bool places_itself_ = false;
   std::vector<float> cosines_;            // [rows, dims / 2]
   std::vector<float> sines_;              // [rows, dims / 2]
   std::vector<float> x_;                  // [rows, E]

@@ -1,10 +1,10 @@
-#include "mlxx/nn/fused_decoder.h"
+#include "mlxx/models/fused_decoder.h"
 
 #include <map>
 
 #include "mlxx/cache/decoder_cache.h"
 
-namespace mlxx::nn {
+namespace mlxx::models {
 
 namespace {
 
@@ -68,7 +68,7 @@ class Parameters {
 };
 
 std::string describe(
-    TransformerBlock& block,
+    nn::TransformerBlock& block,
     kernels::DecoderLayerWeights& layer) {
   Parameters parameters(block);
   layer.input_norm = parameters.vector("input_layernorm.weight");
@@ -101,7 +101,7 @@ std::string describe(
   if (!embedding.problem().empty()) {
     return "the embedding's " + embedding.problem();
   }
-  const LayerSpec& spec = parts.blocks.front().spec();
+  const nn::LayerSpec& spec = parts.blocks.front().spec();
   weights.hidden_size = spec.hidden_size;
   weights.intermediate_size = spec.intermediate_size;
   weights.heads = spec.heads;
@@ -171,4 +171,4 @@ mx::array FusedDecoder::operator()(
   return logits;
 }
 
-}  // namespace mlxx::nn
+}  // namespace mlxx::models

@@ -8,7 +8,7 @@
 #include "mlxx/nn/block.h"
 #include "mlxx/nn/embedding.h"
 
-namespace mlxx::nn {
+namespace mlxx::models {
 
 // Embedding, blocks, last norm and head as one kernel, where there is one that
 // computes them: on the CPU, with packed weights. Not differentiable.
@@ -16,10 +16,10 @@ class FusedDecoder {
  public:
   // The modules of a decoder. `head` null: the embedding.
   struct Parts {
-    Embedding& embedding;
-    std::span<TransformerBlock> blocks;
-    RMSNorm& norm;
-    Linear* head;
+    nn::Embedding& embedding;
+    std::span<nn::TransformerBlock> blocks;
+    nn::RMSNorm& norm;
+    nn::Linear* head;
   };
   // Once the weights are in. Nothing, and the reason in `why`, if the kernel
   // does not cover these parts.
@@ -44,4 +44,4 @@ class FusedDecoder {
   kernels::DecodeStep step_;
 };
 
-}  // namespace mlxx::nn
+}  // namespace mlxx::models
