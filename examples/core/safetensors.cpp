@@ -1,11 +1,12 @@
-// A file of arrays is written, read one by one, and saved again with an array
-// replaced, one added and its metadata kept.
+// Arrays are written, read one by one, and saved again with changes.
 
+#include <unistd.h>  // mkdtemp() on macOS
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <string>
 
 #include <mlxx/base/error.h>
 #include <mlxx/core/host_values.h>
