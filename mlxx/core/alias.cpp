@@ -6,6 +6,8 @@
 
 #include <mlx/primitives.h>
 
+#include "mlxx/core/device.h"
+
 namespace mlxx {
 namespace {
 
@@ -31,6 +33,9 @@ class Alias : public mx::Primitive {
     outputs[0].copy_shared_buffer(inputs[0]);
   }
   void eval_gpu(const Arrays& inputs, Arrays& outputs) override {
+    if (waits_) {
+      wait_for_cuda_queue(stream(), outputs[0].nbytes());
+    }
     outputs[0].copy_shared_buffer(inputs[0]);
   }
   Arrays vjp(
@@ -102,8 +107,19 @@ mx::array alias_after(const mx::array& a, const Arrays& after) {
   return make_alias(std::move(inputs), true);
 }
 
+namespace {
+
+constexpr size_t kWorthWaiting = size_t{1} << 20;
+
+}  // namespace
+
+void wait_for_cuda_queue(mx::Stream stream, size_t bytes) {
+  if (bytes >= kWorthWaiting && backend() == Backend::cuda) {
+    mx::synchronize(stream);
+  }
+}
+
 void wait_for_cpu_queue(mx::Stream stream, size_t bytes) {
-  constexpr size_t kWorthWaiting = size_t{1} << 20;
   if (bytes >= kWorthWaiting && !mx::is_available(mx::Device::gpu)) {
     mx::synchronize(stream);
   }

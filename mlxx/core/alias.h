@@ -23,4 +23,8 @@ bool is_alias(const mx::array& a);
 // what is queued may then need what is not queued yet.
 void wait_for_cpu_queue(mx::Stream stream, size_t bytes);
 
+// The same for a CUDA stream, which lets inputs go when its work is done. Not
+// on Metal, where a primitive may not end the command buffer that it is in.
+void wait_for_cuda_queue(mx::Stream stream, size_t bytes);
+
 }  // namespace mlxx

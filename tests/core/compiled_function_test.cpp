@@ -253,10 +253,12 @@ TEST_F(CompiledFunctionTest, DestroyingItGivesItsConstantsBack) {
     mx::eval(function({x}));
     EXPECT_GE(memory_use().active, before + 2 * kBytes);
     function.reset();
+    mx::synchronize();
     EXPECT_GE(memory_use().active, before + kBytes);
     EXPECT_LT(memory_use().active, before + kBytes + kBytes / 2);
     mx::eval(function({x}));
   }
+  mx::synchronize();
   EXPECT_LT(memory_use().active, before + kBytes / 16);
   // From another thread, and a thousand traces that fail.
   {
