@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "mlxx/base/error.h"
-#include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/wired_limit.h"
 #include "mlxx/generate/answer_text.h"
@@ -140,8 +139,8 @@ void decode(
 }
 
 bool wants_compiled(CompileDecode choice) {
-  return choice == CompileDecode::on ||
-      (choice == CompileDecode::automatic && backend() != Backend::cpu);
+  // Nowhere measured is it faster, see docs/compiled-decoding.md.
+  return choice == CompileDecode::on;
 }
 
 // `options` and `prompt` have passed check_request().

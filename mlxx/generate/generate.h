@@ -20,8 +20,8 @@ std::string_view to_string(FinishReason reason);
 using OnPrefill = std::function<void(int done, int total)>;
 
 // Whether decode steps run as a graph that is recorded once (CompiledStep).
-// `automatic` is where that is faster: on GPUs. On the CPU `on` computes layer
-// by layer, in place of a kernel for the whole decoder.
+// `automatic` is where that has been measured to be faster: nowhere yet. On the
+// CPU `on` computes layer by layer, in place of a kernel for the whole decoder.
 enum class CompileDecode { automatic, on, off };
 // "auto", "on", "off"; another name is an invalid_request.
 CompileDecode compile_decode_named(std::string_view name);
