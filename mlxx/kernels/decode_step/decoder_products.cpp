@@ -142,12 +142,15 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
       break;
     }
     case Part::output:
+    case Part::down: {
+      const auto& w = layer(index);
       add_tile(
-          multiplied(layer(index).o, item),
+          multiplied(part == Part::output ? w.o : w.down, item),
           n,
           item,
           {x_.data(), hidden, hidden});
       break;
+    }
     case Part::mlp: {
       const float* gate = multiplied(layer(index).gate, item);
       const float* up =
@@ -164,13 +167,6 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
       }
       break;
     }
-    case Part::down:
-      add_tile(
-          multiplied(layer(index).down, item),
-          n,
-          item,
-          {x_.data(), hidden, hidden});
-      break;
     case Part::head: {
       const float* tile = multiplied(weights_->head, item);
       int64_t size = weights_->head.matrix->out();
