@@ -60,8 +60,6 @@ Selection select_from_environment();
 // "fp32", "int16", "int8".
 std::string_view to_string(ActivationForm form);
 // invalid_request, naming `place`, for other text.
-ActivationForm activation_form(
-    std::string_view place,
-    std::string_view text);
+ActivationForm activation_form(std::string_view place, std::string_view text);
 
 }  // namespace mlxx::kernels
