@@ -104,18 +104,36 @@ TEST(FusedDecoder, KnowsWindowsPairsAndScaledPositions) {
 
 TEST(FusedDecoder, TakesMatricesOfDifferentKinds) {
   FakeCheckpoint checkpoint = random_checkpoint(config());
-  int bits[] = {2, 3, 4, 5, 6, 8, 0};
+  const hub::Quantization kinds[] = {
+      {32, 2, "affine"},
+      {16, 4, "nvfp4"},
+      {32, 3, "affine"},
+      {32, 4, "affine"},
+      {32, 4, "mxfp4"},
+      {32, 5, "affine"},
+      {32, 8, "mxfp8"},
+      {32, 6, "affine"},
+      {32, 8, "affine"},
+  };
+  constexpr int kKinds = std::size(kinds) + 1;  // and dense
   int next = 0;
   for (const auto& info : checkpoint.tensors()) {
-    int n = bits[next++ % 7];
-    if (info.shape.size() == 2 && n > 0) {
+    int kind = next++ % kKinds;
+    if (info.shape.size() == 2 && kind < kKinds - 1) {
       checkpoint.add_quantized(
           info.name,
           checkpoint.load(info.name, {}).weight,
-          {32, n, "affine"});
+          kinds[kind]);
     }
   }
   expect_agreement(checkpoint, 20);
+}
+
+TEST(FusedDecoder, TakesFloatingPointCodes) {
+  for (const auto& q :
+       {hub::Quantization{32, 4, "mxfp4"}, hub::Quantization{16, 4, "nvfp4"}}) {
+    expect_agreement(random_checkpoint(config(), q), 20);
+  }
 }
 
 // Longer than two splits of the attention and one pass over the rows.
