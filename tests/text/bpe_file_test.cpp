@@ -20,7 +20,7 @@ Json sample() {
 // A member that the quick reader does not know: the file is read by the
 // general one, which takes any.
 std::shared_ptr<const Tokenizer> read_generally(Json file) {
-  file["made_by"] = "a test";
+  file["model"]["made_by"] = "a test";
   return Tokenizer::from_json(file.dump());
 }
 
@@ -95,7 +95,9 @@ TEST(BpeFile, BadFilesFailAsTheGeneralReaderSays) {
     try {
       Tokenizer::from_json(file.dump());
     } catch (const Error& error) {
-      return error.what();
+      // Without the place in the text, which is not the same in both.
+      std::string what = error.what();
+      return what.substr(0, what.find(" at line"));
     }
     return "";
   };
@@ -103,7 +105,9 @@ TEST(BpeFile, BadFilesFailAsTheGeneralReaderSays) {
     Json file = sample();
     change(file);
     std::string quick = message(file);
-    file["made_by"] = "a test";
+    if (file.contains("model")) {
+      file["model"]["made_by"] = "a test";
+    }
     EXPECT_FALSE(quick.empty());
     EXPECT_EQ(quick, message(file));
   };
