@@ -39,6 +39,8 @@ struct ActivationRows {
   const float* sums;
 };
 
+inline constexpr int64_t kMostFewRows = 48;
+
 struct ByteKernels {
   // x [32 * chunks]; `low` null: one byte per number.
   void (*quantize_row)(
@@ -56,6 +58,15 @@ struct ByteKernels {
       const std::byte* panel,
       const ActivationRows& activations,
       int64_t row,
+      float* y);
+
+  // y [rows][32] = all rows times the panel without unpacking it, which pays
+  // for up to about kMostFewRows rows. False if there is no such code for these
+  // bits.
+  bool (*few_rows)(
+      const PanelLayout& layout,
+      const std::byte* panel,
+      const ActivationRows& activations,
       float* y);
 
   // The quantized numbers of chunks [from, to) as bytes: q [chunk][8][32
