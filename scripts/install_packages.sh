@@ -51,13 +51,22 @@ on_macos() {
   fi
 }
 
+# What cross-compiles kernels and runs them: of the tests, where the machine is
+# not such a one itself.
+neon_packages() {
+  if ((for_tests)) && [[ $(uname -m) != aarch64 ]]; then
+    echo 'g++-aarch64-linux-gnu # compiler for 64-bit Arm'
+    echo 'qemu-user             # runs its programs'
+  fi
+}
+
 on_debian() {
   local package missing=()
   while read -r package _; do
     [[ -z $package || $package == \#* ]] && continue
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
       missing+=("$package")
-  done <"$here/packages-debian.txt"
+  done < <(cat "$here/packages-debian.txt" && neon_packages)
   have_cargo || missing+=(cargo-web)
   if lacks_npm; then missing+=(npm); fi
   if ((${#missing[@]} == 0)); then

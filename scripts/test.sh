@@ -32,3 +32,7 @@ part "configure" configure
 part "build" cmake --build build
 part "default model" build/bin/mlxx pull smollm2
 part "tests" run_tests "$@"
+# Debian's compiler and emulator; only when no single test was asked for.
+if (($# == 0)) && command -v dpkg-query >/dev/null; then
+  part "NEON kernels" scripts/test_neon.sh
+fi

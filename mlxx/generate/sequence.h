@@ -12,8 +12,8 @@ namespace mlxx::generate {
 // that a turn computes only what is new. Starts empty; clear() forgets all.
 // Belongs to one model.
 struct Sequence {
-  cache::CacheList caches;      // empty until the first prompt
-  std::vector<int32_t> tokens;  // what the caches hold, oldest first
+  cache::CacheList caches;        // empty until the first prompt
+  std::vector<int32_t> tokens;    // what the caches hold, oldest first
   models::CacheOptions made_for;  // what the caches were made for
 
   void clear();

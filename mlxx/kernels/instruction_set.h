@@ -8,8 +8,16 @@ namespace mlxx::kernels {
 
 // Variants that CPU kernels are compiled for, the best one last. Every build
 // has `portable`: plain vector code for the architecture's baseline (SSE2,
-// NEON).
-enum class InstructionSet { portable, avx2, avx512, avx512vnni };
+// NEON). `dotprod` and `i8mm` are those of 64-bit Arm, each on top of the one
+// before it.
+enum class InstructionSet {
+  portable,
+  avx2,
+  avx512,
+  avx512vnni,
+  dotprod,
+  i8mm,
+};
 
 std::string_view to_string(InstructionSet set);
 

@@ -35,6 +35,8 @@ MLXX_INLINE Ints add_byte_products(Ints sum, Words a, Words b) {
     __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)b);
     return sum + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
   }
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+  return vusdotq_s32(sum, (uint8x16_t)a, (int8x16_t)b);
 #elif defined(__ARM_FEATURE_DOTPROD)
   if constexpr (kSmall) {
     return vdotq_s32(sum, (int8x16_t)a, (int8x16_t)b);

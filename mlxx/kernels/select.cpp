@@ -58,9 +58,7 @@ std::string_view to_string(ActivationForm form) {
 
 ActivationForm activation_form(std::string_view place, std::string_view text) {
   for (auto form :
-       {ActivationForm::float32,
-        ActivationForm::int16,
-        ActivationForm::int8}) {
+       {ActivationForm::float32, ActivationForm::int16, ActivationForm::int8}) {
     if (to_string(form) == text) {
       return form;
     }

@@ -51,8 +51,8 @@ Selection select_best();
 // processor lacks it:
 // MLXX_KERNEL: unset or "auto" is the fastest for this machine, "fallback" the
 // plain operations.
-// MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni");
-// unset or "auto": the best one.
+// MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni"; on
+// Arm "dotprod", "i8mm"); unset or "auto": the best one.
 // MLXX_CPU_ACTIVATIONS: "int16" (also if unset), "int8" or "fp32".
 // MLXX_THREADS: threads of the CPU kernels; unset: one per processor.
 Selection select_from_environment();
@@ -60,8 +60,6 @@ Selection select_from_environment();
 // "fp32", "int16", "int8".
 std::string_view to_string(ActivationForm form);
 // invalid_request, naming `place`, for other text.
-ActivationForm activation_form(
-    std::string_view place,
-    std::string_view text);
+ActivationForm activation_form(std::string_view place, std::string_view text);
 
 }  // namespace mlxx::kernels

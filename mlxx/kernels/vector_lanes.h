@@ -122,9 +122,19 @@ MLXX_INLINE void store_float16(uint16_t* p, Floats v) {
 }
 
 MLXX_INLINE Floats load_bfloat16(const uint16_t* p) {
+  // GCC 12 widens a whole vector in pieces unless told how.
+#if defined(__AVX512F__)
+  Words bits = (Words)_mm512_maskz_cvtepu16_epi32(
+      0xffff,
+      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
+  Words bits = (Words)_mm256_cvtepu16_epi32(
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
   Words bits =
-      __builtin_convertvector(*reinterpret_cast<const Halves*>(p), Words) << 16;
-  return (Floats)bits;
+      __builtin_convertvector(*reinterpret_cast<const Halves*>(p), Words);
+#endif
+  return (Floats)(bits << 16);
 }
 
 }  // namespace

@@ -162,11 +162,8 @@ mx::array FusedDecoder::operator()(
     cache::CacheList& cache,
     kernels::LogitRows rows) const {
   auto& state = static_cast<cache::DecoderCache&>(*cache.front());
-  auto [logits, done] = step_(
-      tokens,
-      state.sequences(tokens.shape(0)),
-      state.newest(),
-      rows);
+  auto [logits, done] =
+      step_(tokens, state.sequences(tokens.shape(0)), state.newest(), rows);
   state.set_newest(std::move(done));
   return logits;
 }

@@ -108,5 +108,7 @@ extern const ByteKernels kByteKernelsPortable;
 extern const ByteKernels kByteKernelsAvx2;
 extern const ByteKernels kByteKernelsAvx512;
 extern const ByteKernels kByteKernelsAvx512Vnni;
+extern const ByteKernels kByteKernelsDotprod;
+extern const ByteKernels kByteKernelsI8mm;
 
 }  // namespace mlxx::kernels

@@ -1,4 +1,4 @@
-#include "apps/mlxx/memory_bandwidth.h"
+#include "mlxx/core/memory_bandwidth.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include "mlxx/core/device.h"
 
-namespace mlxx::apps {
+namespace mlxx {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -34,10 +34,12 @@ uint64_t sum(const uint64_t* data, size_t count) {
   return total;
 }
 
-double measure_cpu() {
+double measure_cpu(unsigned threads) {
   // Per thread; several times any last-level cache.
   constexpr size_t kBytes = size_t{96} << 20;
-  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  if (threads == 0) {
+    threads = std::max(1u, std::thread::hardware_concurrency());
+  }
   threads = std::min(threads, 32u);
   std::vector<std::vector<uint64_t>> blocks(threads);
   std::vector<uint64_t> results(threads);
@@ -75,8 +77,8 @@ double measure_gpu() {
 
 }  // namespace
 
-double measure_memory_bandwidth() {
-  return backend() == Backend::cpu ? measure_cpu() : measure_gpu();
+double measure_memory_bandwidth(int threads) {
+  return backend() == Backend::cpu ? measure_cpu(threads) : measure_gpu();
 }
 
-}  // namespace mlxx::apps
+}  // namespace mlxx
