@@ -39,6 +39,16 @@ struct ActivationRows {
   const float* sums;
 };
 
+// y [rows][32] = all rows times a panel that is not unpacked, with the same
+// bits as one row by itself: a batch of decoding sequences. False, and nothing
+// done, for numbers that it has no code for.
+using FewRows = bool(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    const ActivationRows& activations,
+    float* y);
+
+// Up to so many rows; more are worth unpacking for.
 inline constexpr int64_t kMostFewRows = 48;
 
 struct ByteKernels {
@@ -60,14 +70,7 @@ struct ByteKernels {
       int64_t row,
       float* y);
 
-  // y [rows][32] = all rows times the panel without unpacking it, which pays
-  // for up to about kMostFewRows rows. False if there is no such code for these
-  // bits.
-  bool (*few_rows)(
-      const PanelLayout& layout,
-      const std::byte* panel,
-      const ActivationRows& activations,
-      float* y);
+  FewRows* few_rows;
 
   // The quantized numbers of chunks [from, to) as bytes: q [chunk][8][32
   // lanes][4 inputs], in the layout's byte order; their scales and biases
