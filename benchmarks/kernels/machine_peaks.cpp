@@ -6,8 +6,8 @@
 #include <chrono>
 #include <vector>
 
-#include "mlxx/core/memory_bandwidth.h"
 #include "benchmarks/kernels/peak_kernels.h"
+#include "mlxx/core/memory_bandwidth.h"
 
 namespace mlxx::benchmarks {
 namespace {

@@ -10,7 +10,12 @@ namespace {
 constexpr int kSums = 10;
 
 int64_t multiply_adds(int64_t rounds, float* sink) {
-  Floats sums[kSums] = {};
+  // All different, or they would become one.
+  Floats sums[kSums];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; ++i) {
+    sums[i] = broadcast(*sink + static_cast<float>(i));
+  }
   Floats a = broadcast(*sink);
   Floats b = broadcast(0.5f);
   for (int64_t round = 0; round < rounds; ++round) {
@@ -21,14 +26,20 @@ int64_t multiply_adds(int64_t rounds, float* sink) {
       sums[i] = multiply_add(a, b, sums[i]);
     }
   }
-  for (const Floats& sum : sums) {
-    *sink += sum[0];
+  // Unrolled as well, or the sums would live in memory.
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; ++i) {
+    *sink += sums[i][0];
   }
   return rounds * kSums * kWidth * 2;
 }
 
 int64_t byte_products(int64_t rounds, float* sink) {
-  Ints sums[kSums] = {};
+  Ints sums[kSums];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; ++i) {
+    sums[i] = Ints{} + (static_cast<int32_t>(*sink) + i);
+  }
   Words a = Words{} + 0x01020304u;
   Words b = Words{} + static_cast<uint32_t>(*sink);
   for (int64_t round = 0; round < rounds; ++round) {
@@ -38,8 +49,9 @@ int64_t byte_products(int64_t rounds, float* sink) {
       sums[i] = add_byte_products<true>(sums[i], a, b);
     }
   }
-  for (const Ints& sum : sums) {
-    *sink += static_cast<float>(sum[0]);
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; ++i) {
+    *sink += static_cast<float>(sums[i][0]);
   }
   return rounds * kSums * kWidth * 4 * 2;
 }

@@ -47,6 +47,9 @@ const Format kFormats[] = {
     {"4bit", 4, 32, "affine"},
     {"8bit", 8, 32, "affine"},
     {"bf16", 0, 32, ""},
+    {"mxfp4", 4, 32, "mxfp4"},
+    {"nvfp4", 4, 16, "nvfp4"},
+    {"mxfp8", 8, 32, "mxfp8"},
 };
 
 // Any numbers do, as long as none is subnormal.
@@ -157,7 +160,8 @@ void register_products(const Workbench& bench) {
   auto copies = std::make_shared<Copies>();
   for (const Shape& shape : kShapes) {
     for (const Format& format : kFormats) {
-      if (format.bits == 0) {
+      // These take no other form.
+      if (format.bits == 0 || format.mode == std::string_view("mxfp8")) {
         register_product(bench, copies, shape, format, ActivationForm::float32);
         continue;
       }

@@ -74,7 +74,8 @@ void register_quantize_row(
               high.data() + row * width,
               two ? low.data() + row * width : nullptr,
               scales.data() + row * chunks,
-              sums.data() + row * chunks);
+              sums.data() + row * chunks,
+              nullptr);
         }
       });
       benchmark::DoNotOptimize(high.data());

@@ -211,7 +211,8 @@ TEST(QuantizedMatmul, EveryInstructionSetAgrees) {
 // Alone, in any batch, at any place of it, with any number of threads.
 TEST(QuantizedMatmul, ARowHasTheSameBitsInEveryCompany) {
   for (InstructionSet set : available_instruction_sets()) {
-    for (const Case& c : {kCases[1], kCases[2], kCases[4], kCases[7]}) {
+    for (const Case& c :
+         {kCases[1], kCases[2], kCases[4], kCases[7], kCases[11]}) {
       std::optional<mx::array> expected;
       for (int threads : {1, 2, 3, 8}) {
         Selection selection{false, set, std::make_shared<ThreadPool>(threads)};

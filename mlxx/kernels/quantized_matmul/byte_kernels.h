@@ -37,6 +37,9 @@ struct ActivationRows {
   const float* scales;   // [rows, in / 32], int8 and int16
   // [rows, in / 32]: the sum of each chunk, of the rounded numbers if they are.
   const float* sums;
+  // [rows, in / 16]: the sum of the integers of each half chunk; null where no
+  // matrix of E2M1 codes asks.
+  const int32_t* half_sums = nullptr;
 };
 
 // y [rows][32] = all rows times a panel that is not unpacked, with the same
@@ -52,7 +55,8 @@ using FewRows = bool(
 inline constexpr int64_t kMostFewRows = 48;
 
 struct ByteKernels {
-  // x [32 * chunks]; `low` null: one byte per number.
+  // x [32 * chunks]; `low` null: one byte per number; half_sums null: not
+  // wanted.
   void (*quantize_row)(
       const float* x,
       int64_t chunks,
@@ -60,7 +64,8 @@ struct ByteKernels {
       int8_t* high,
       int8_t* low,
       float* scales,
-      float* sums);
+      float* sums,
+      int32_t* half_sums);
 
   // y[0..31] = row `row` times the panel.
   void (*one_row)(
@@ -73,8 +78,10 @@ struct ByteKernels {
   FewRows* few_rows;
 
   // The quantized numbers of chunks [from, to) as bytes: q [chunk][8][32
-  // lanes][4 inputs], in the layout's byte order; their scales and biases
-  // [chunk][32 lanes].
+  // lanes][4 inputs], in the layout's byte order; their scales
+  // [chunk][32 lanes], of half groups [chunk][2 halves][32 lanes], and biases
+  // [chunk][32 lanes]. An E2M1 code becomes twice its value plus 12, with half
+  // its scale.
   void (*unpack)(
       const PanelLayout& layout,
       const std::byte* panel,

@@ -3,119 +3,30 @@
 #include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 
 #include "mlxx/kernels/quantized_matmul/panel_bytes.h"
-#include "mlxx/kernels/vector_math.h"
+#include "mlxx/kernels/quantized_matmul/row_rounding.h"
 
 namespace mlxx::kernels {
 namespace {
 
-typedef int8_t Bytes __attribute__((vector_size(kWidth)));
-typedef int8_t BytesAnywhere
-    __attribute__((vector_size(kWidth), aligned(1), may_alias));
-typedef int8_t SixteenBytes __attribute__((vector_size(16)));
-typedef int8_t SixteenBytesAnywhere
-    __attribute__((vector_size(16), aligned(1), may_alias));
+// How a chunk's integers become numbers.
+enum class Sums {
+  biased,  // one scale, and a bias
+  whole,   // of E2M1 codes with one scale
+  halves,  // of E2M1 codes with a scale for each half
+};
 
-MLXX_INLINE void even_first(int8_t* bytes) {
-  const SixteenBytes order =
-      {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
-  for (int i = 0; i < kChunk; i += 16) {
-    auto* at = reinterpret_cast<SixteenBytesAnywhere*>(bytes + i);
-    *at = __builtin_shuffle((SixteenBytes)*at, order);
+// What the 12 in each E2M1 byte adds to the products of a whole chunk, or of
+// half `part` of it.
+template <Sums kSums>
+MLXX_INLINE Ints e2m1_excess(const int32_t* half_sums, int part) {
+  auto sum = static_cast<uint32_t>(half_sums[part]);
+  if constexpr (kSums == Sums::whole) {
+    sum += static_cast<uint32_t>(half_sums[1]);
   }
+  return (Ints)(Words{} + 12u * sum);
 }
 
-MLXX_INLINE void store_bytes(int8_t* at, Ints v) {
-  *reinterpret_cast<BytesAnywhere*>(at) = __builtin_convertvector(v, Bytes);
-}
-
-MLXX_INLINE float sum_ints(Ints v) {
-  int32_t sum = 0;
-  for (int i = 0; i < kWidth; ++i) {
-    sum += v[i];
-  }
-  return static_cast<float>(sum);
-}
-
-// Chunks whose largest number is below this are zeros: its inverse would
-// overflow.
-constexpr float kSmallest = 1e-30f;
-
-template <bool kTwoBytes>
-MLXX_INLINE void quantize_chunk(
-    const float* x,
-    ByteOrder order,
-    int8_t* high,
-    int8_t* low,
-    float* scale,
-    float* sum) {
-  constexpr float kLargest = kTwoBytes ? 127 * 256 : 127;
-  constexpr int kParts = kChunk / kWidth;
-  Floats v[kParts];
-  Floats most = {};
-  Floats poison = {};  // not a number as soon as one x is none or infinite
-  const Floats zero = {};
-#pragma GCC unroll 8
-  for (int i = 0; i < kParts; ++i) {
-    v[i] = load(x + i * kWidth);
-    most = larger(v[i] < zero ? -v[i] : v[i], most);
-    poison = multiply_add(v[i], zero, poison);
-  }
-  float largest = largest_lane(most);
-  *scale = largest / kLargest + sum_lanes(poison);
-  Floats inverse = broadcast(largest > kSmallest ? kLargest / largest : 0.0f);
-  Ints total = {};
-#pragma GCC unroll 8
-  for (int i = 0; i < kParts; ++i) {
-    Ints n = to_nearest(v[i] * inverse);
-    total += n;
-    if constexpr (kTwoBytes) {
-      Ints upper = (n + 128) >> 8;
-      store_bytes(high + i * kWidth, upper);
-      store_bytes(low + i * kWidth, n - (upper << 8));
-    } else {
-      store_bytes(high + i * kWidth, n);
-    }
-  }
-  *sum = *scale * sum_ints(total);
-  if (order == ByteOrder::even_first) {
-    even_first(high);
-    if constexpr (kTwoBytes) {
-      even_first(low);
-    }
-  }
-}
-
-void quantize_row(
-    const float* x,
-    int64_t chunks,
-    ByteOrder order,
-    int8_t* high,
-    int8_t* low,
-    float* scales,
-    float* sums) {
-  for (int64_t c = 0; c < chunks; ++c) {
-    int64_t at = c * kChunk;
-    if (low) {
-      quantize_chunk<true>(
-          x + at,
-          order,
-          high + at,
-          low + at,
-          scales + c,
-          sums + c);
-    } else {
-      quantize_chunk<false>(
-          x + at,
-          order,
-          high + at,
-          nullptr,
-          scales + c,
-          sums + c);
-    }
-  }
-}
-
-template <int kBits, bool kTwoBytes>
+template <int kBits, Sums kSums, bool kTwoBytes>
 MLXX_INLINE void one_row_of(
     const PanelLayout& layout,
     const std::byte* panel,
@@ -129,41 +40,67 @@ MLXX_INLINE void one_row_of(
   const int8_t* low = kTwoBytes ? activations.low + row * layout.in : nullptr;
   const float* row_scales = activations.scales + row * chunks;
   const float* row_sums = activations.sums + row * chunks;
+  constexpr int kParts = kSums == Sums::halves ? 2 : 1;
+  const int32_t* half_sums = kSums == Sums::biased
+      ? nullptr
+      : activations.half_sums + 2 * row * chunks;
   Floats total[kVectors] = {};
   const std::byte* at = panel;
   for (int64_t chunk = 0; chunk < chunks;) {
     Floats scales[kVectors];
     Floats biases[kVectors];
     load_scales(layout, at, scales, biases);
+    Floats part_scales[kParts][kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      part_scales[0][v] = kSums == Sums::biased ? scales[v] : scales[v] * 0.5f;
+      if constexpr (kParts == 2) {
+        part_scales[1][v] =
+            load_number(second_scales(layout, at), layout.type, v) * 0.5f;
+      }
+    }
     at += layout.header_bytes();
     for (int64_t end = chunk + per_group; chunk < end; ++chunk) {
       const auto* words = reinterpret_cast<const uint32_t*>(at);
       at += layout.chunk_bytes();
-      Ints upper[kVectors] = {};
-      Ints lower[kVectors] = {};
+      Floats scale = broadcast(row_scales[chunk]);
+      Floats sum = broadcast(row_sums[chunk]);
+#pragma GCC unroll 2
+      for (int part = 0; part < kParts; ++part) {
+        Ints upper[kVectors] = {};
+        Ints lower[kVectors] = {};
 #pragma GCC unroll 8
-      for (int i = 0; i < kWords; ++i) {
-        Words a = broadcast_bytes(high + 4 * i);
-        Words b = kTwoBytes ? broadcast_bytes(low + 4 * i) : a;
+        for (int w = 0; w < kWords / kParts; ++w) {
+          int i = part * (kWords / kParts) + w;
+          Words a = broadcast_bytes(high + 4 * i);
+          Words b = kTwoBytes ? broadcast_bytes(low + 4 * i) : a;
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) {
+            Words q = panel_bytes<kBits>(words, i, v);
+            if constexpr (kSums != Sums::biased) {
+              q = e2m1_bytes(q);
+            }
+            upper[v] = add_byte_products<kSmall>(upper[v], q, a);
+            if constexpr (kTwoBytes) {
+              lower[v] = add_byte_products<kSmall>(lower[v], q, b);
+            }
+          }
+        }
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
-          Words q = panel_bytes<kBits>(words, i, v);
-          upper[v] = add_byte_products<kSmall>(upper[v], q, a);
-          if constexpr (kTwoBytes) {
-            lower[v] = add_byte_products<kSmall>(lower[v], q, b);
+          Ints n = kTwoBytes ? (upper[v] << 8) + lower[v] : upper[v];
+          if constexpr (kSums != Sums::biased) {
+            n -= e2m1_excess<kSums>(half_sums + 2 * chunk, part);
+          }
+          Floats s = part_scales[part][v] * scale;
+          total[v] = multiply_add(from_ints(n), s, total[v]);
+          if constexpr (kSums == Sums::biased) {
+            total[v] = multiply_add(biases[v], sum, total[v]);
           }
         }
       }
       high += kChunk;
       low += kTwoBytes ? kChunk : 0;
-      Floats scale = broadcast(row_scales[chunk]);
-      Floats sum = broadcast(row_sums[chunk]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        Ints n = kTwoBytes ? (upper[v] << 8) + lower[v] : upper[v];
-        Floats t = multiply_add(from_ints(n), scales[v] * scale, total[v]);
-        total[v] = multiply_add(biases[v], sum, t);
-      }
     }
   }
   for (int v = 0; v < kVectors; ++v) {
@@ -171,7 +108,7 @@ MLXX_INLINE void one_row_of(
   }
 }
 
-template <int kBits>
+template <int kBits, Sums kSums = Sums::biased>
 void one_row_of_form(
     const PanelLayout& layout,
     const std::byte* panel,
@@ -179,9 +116,9 @@ void one_row_of_form(
     int64_t row,
     float* y) {
   if (activations.low) {
-    one_row_of<kBits, true>(layout, panel, activations, row, y);
+    one_row_of<kBits, kSums, true>(layout, panel, activations, row, y);
   } else {
-    one_row_of<kBits, false>(layout, panel, activations, row, y);
+    one_row_of<kBits, kSums, false>(layout, panel, activations, row, y);
   }
 }
 
@@ -191,6 +128,11 @@ void one_row(
     const ActivationRows& activations,
     int64_t row,
     float* y) {
+  if (layout.codes == Codes::e2m1) {
+    return layout.half_groups
+        ? one_row_of_form<4, Sums::halves>(layout, panel, activations, row, y)
+        : one_row_of_form<4, Sums::whole>(layout, panel, activations, row, y);
+  }
   switch (layout.bits) {
     case 2:
       return one_row_of_form<2>(layout, panel, activations, row, y);
@@ -207,14 +149,15 @@ void one_row(
   }
 }
 
-template <int kBits>
+template <int kBits, bool kE2m1 = false>
 void unpack_chunk(const uint32_t* words, uint8_t* q) {
 #pragma GCC unroll 8
   for (int i = 0; i < kWords; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       auto* to = reinterpret_cast<uint32_t*>(q) + i * kLanes + v * kWidth;
-      *reinterpret_cast<WordsAnywhere*>(to) = panel_bytes<kBits>(words, i, v);
+      Words bytes = panel_bytes<kBits>(words, i, v);
+      *reinterpret_cast<WordsAnywhere*>(to) = kE2m1 ? e2m1_bytes(bytes) : bytes;
     }
   }
 }
@@ -227,9 +170,15 @@ void unpack(
     uint8_t* q,
     float* scales,
     float* biases) {
+  int halves = layout.half_groups ? 2 : 1;
   for (int64_t chunk = from; chunk < to; ++chunk) {
-    store_scales(layout, panel, chunk, scales, biases);
+    store_scales(layout, panel, chunk, halves, scales, biases);
     const uint32_t* words = chunk_words(layout, panel, chunk);
+    if (layout.codes == Codes::e2m1) {
+      for (int i = 0; i < halves * kLanes; i += kWidth) {
+        store(scales + i, load(scales + i) * 0.5f);
+      }
+    }
     switch (layout.bits) {
       case 2:
         unpack_chunk<2>(words, q);
@@ -238,7 +187,11 @@ void unpack(
         unpack_chunk<3>(words, q);
         break;
       case 4:
-        unpack_chunk<4>(words, q);
+        if (layout.codes == Codes::e2m1) {
+          unpack_chunk<4, true>(words, q);
+        } else {
+          unpack_chunk<4>(words, q);
+        }
         break;
       case 5:
         unpack_chunk<5>(words, q);
@@ -251,7 +204,7 @@ void unpack(
         break;
     }
     q += kChunk * kLanes;
-    scales += kLanes;
+    scales += halves * kLanes;
     biases += kLanes;
   }
 }
@@ -276,15 +229,16 @@ struct ManyRows {
   int64_t ldy;
 };
 
-// Adds one chunk's products of kRows rows with two vectors of lanes.
-template <int kRows, bool kSmall>
+// Adds the products of words [kFrom, kTo) of a chunk of kRows rows with two
+// vectors of lanes.
+template <int kRows, bool kSmall, int kFrom, int kTo>
 MLXX_INLINE void add_chunk(
     const uint8_t* q,
     const int8_t* bytes,
     int64_t stride,
     Ints (&sum)[kRows][2]) {
 #pragma GCC unroll 8
-  for (int i = 0; i < kWords; ++i) {
+  for (int i = kFrom; i < kTo; ++i) {
     const auto* words = reinterpret_cast<const uint32_t*>(q) + i * kLanes;
     Words w0 = load_words(words);
     Words w1 = load_words(words + kWidth);
@@ -297,12 +251,62 @@ MLXX_INLINE void add_chunk(
   }
 }
 
-// Rows y_row .. y_row + kRows of y, which are rows row .. of the activations.
-template <int kRows, bool kSmall, bool kTwoBytes>
-MLXX_INLINE void
-tile(const ManyRows& job, int64_t y_row, int64_t row, int lane) {
+// Adds to the totals what part kPart of a chunk gives: half of it, or all.
+template <int kRows, Sums kSums, bool kSmall, bool kTwoBytes, int kPart>
+MLXX_INLINE void add_part(
+    const ManyRows& job,
+    int64_t chunk,
+    int64_t row,
+    int lane,
+    Floats (&total)[kRows][2]) {
+  constexpr int kParts = kSums == Sums::halves ? 2 : 1;
+  constexpr int kFrom = kPart * kWords / kParts;
+  constexpr int kTo = kFrom + kWords / kParts;
   const ActivationRows& in = job.activations;
   int64_t all = in.in / kChunk;
+  const uint8_t* q = job.q + chunk * kChunk * kLanes + 4 * lane;
+  int64_t at = row * in.in + (job.from + chunk) * kChunk;
+  Ints sum[kRows][2] = {};
+  add_chunk<kRows, kSmall, kFrom, kTo>(q, in.high + at, in.in, sum);
+  if constexpr (kTwoBytes) {
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      sum[r][0] <<= 8;
+      sum[r][1] <<= 8;
+    }
+    add_chunk<kRows, kSmall, kFrom, kTo>(q, in.low + at, in.in, sum);
+  }
+  const float* scales = job.scales + (kParts * chunk + kPart) * kLanes + lane;
+  Floats s0 = load(scales);
+  Floats s1 = load(scales + kWidth);
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    int64_t index = (row + r) * all + job.from + chunk;
+    Floats scale = broadcast(in.scales[index]);
+    if constexpr (kSums != Sums::biased) {
+      Ints excess = e2m1_excess<kSums>(in.half_sums + 2 * index, kPart);
+      sum[r][0] -= excess;
+      sum[r][1] -= excess;
+    }
+    total[r][0] = multiply_add(from_ints(sum[r][0]), s0 * scale, total[r][0]);
+    total[r][1] = multiply_add(from_ints(sum[r][1]), s1 * scale, total[r][1]);
+  }
+  if constexpr (kSums == Sums::biased) {
+    Floats b0 = load(job.biases + chunk * kLanes + lane);
+    Floats b1 = load(job.biases + chunk * kLanes + lane + kWidth);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      Floats x = broadcast(in.sums[(row + r) * all + job.from + chunk]);
+      total[r][0] = multiply_add(b0, x, total[r][0]);
+      total[r][1] = multiply_add(b1, x, total[r][1]);
+    }
+  }
+}
+
+// Rows y_row .. y_row + kRows of y, which are rows row .. of the activations.
+template <int kRows, Sums kSums, bool kSmall, bool kTwoBytes>
+MLXX_INLINE void
+tile(const ManyRows& job, int64_t y_row, int64_t row, int lane) {
   Floats total[kRows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
@@ -311,31 +315,14 @@ tile(const ManyRows& job, int64_t y_row, int64_t row, int lane) {
     total[r][1] = job.first ? Floats{} : load(y + kWidth);
   }
   for (int64_t chunk = 0; chunk < job.chunks; ++chunk) {
-    const uint8_t* q = job.q + chunk * kChunk * kLanes + 4 * lane;
-    int64_t at = row * in.in + (job.from + chunk) * kChunk;
-    Ints sum[kRows][2] = {};
-    add_chunk<kRows, kSmall>(q, in.high + at, in.in, sum);
-    if constexpr (kTwoBytes) {
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        sum[r][0] <<= 8;
-        sum[r][1] <<= 8;
-      }
-      add_chunk<kRows, kSmall>(q, in.low + at, in.in, sum);
-    }
-    Floats s0 = load(job.scales + chunk * kLanes + lane);
-    Floats s1 = load(job.scales + chunk * kLanes + lane + kWidth);
-    Floats b0 = load(job.biases + chunk * kLanes + lane);
-    Floats b1 = load(job.biases + chunk * kLanes + lane + kWidth);
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-      int64_t index = (row + r) * all + job.from + chunk;
-      Floats scale = broadcast(in.scales[index]);
-      Floats part = broadcast(in.sums[index]);
-      total[r][0] = multiply_add(from_ints(sum[r][0]), s0 * scale, total[r][0]);
-      total[r][1] = multiply_add(from_ints(sum[r][1]), s1 * scale, total[r][1]);
-      total[r][0] = multiply_add(b0, part, total[r][0]);
-      total[r][1] = multiply_add(b1, part, total[r][1]);
+    add_part<kRows, kSums, kSmall, kTwoBytes, 0>(job, chunk, row, lane, total);
+    if constexpr (kSums == Sums::halves) {
+      add_part<kRows, kSums, kSmall, kTwoBytes, 1>(
+          job,
+          chunk,
+          row,
+          lane,
+          total);
     }
   }
 #pragma GCC unroll 6
@@ -346,32 +333,41 @@ tile(const ManyRows& job, int64_t y_row, int64_t row, int lane) {
   }
 }
 
-template <int kRows, bool kSmall, bool kTwoBytes>
+template <int kRows, Sums kSums, bool kSmall, bool kTwoBytes>
 void tiles(const ManyRows& job, int64_t y_row, int64_t row) {
   for (int lane = 0; lane < kLanes; lane += kTile) {
-    tile<kRows, kSmall, kTwoBytes>(job, y_row, row, lane);
+    tile<kRows, kSums, kSmall, kTwoBytes>(job, y_row, row, lane);
   }
 }
 
-template <bool kSmall, bool kTwoBytes>
+template <Sums kSums, bool kSmall, bool kTwoBytes>
 void all_tiles(const ManyRows& job, int64_t first_row, int64_t rows) {
   int64_t done = 0;
   for (; done + kTileRows <= rows; done += kTileRows) {
-    tiles<kTileRows, kSmall, kTwoBytes>(job, done, first_row + done);
+    tiles<kTileRows, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
   }
   switch (rows - done) {
     case 1:
-      return tiles<1, kSmall, kTwoBytes>(job, done, first_row + done);
+      return tiles<1, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
     case 2:
-      return tiles<2, kSmall, kTwoBytes>(job, done, first_row + done);
+      return tiles<2, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
 #if defined(__AVX512F__) || defined(__aarch64__)
     case 3:
-      return tiles<3, kSmall, kTwoBytes>(job, done, first_row + done);
+      return tiles<3, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
     case 4:
-      return tiles<4, kSmall, kTwoBytes>(job, done, first_row + done);
+      return tiles<4, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
     case 5:
-      return tiles<5, kSmall, kTwoBytes>(job, done, first_row + done);
+      return tiles<5, kSums, kSmall, kTwoBytes>(job, done, first_row + done);
 #endif
+  }
+}
+
+template <Sums kSums, bool kSmall>
+void rows_of(const ManyRows& job, int64_t first_row, int64_t rows) {
+  if (job.activations.low) {
+    all_tiles<kSums, kSmall, true>(job, first_row, rows);
+  } else {
+    all_tiles<kSums, kSmall, false>(job, first_row, rows);
   }
 }
 
@@ -389,17 +385,15 @@ void many_rows(
     float* y,
     int64_t ldy) {
   ManyRows job{q, scales, biases, from, chunks, activations, first, y, ldy};
-  if (layout.bits < 8) {
-    if (activations.low) {
-      all_tiles<true, true>(job, first_row, rows);
-    } else {
-      all_tiles<true, false>(job, first_row, rows);
-    }
-  } else if (activations.low) {
-    all_tiles<false, true>(job, first_row, rows);
-  } else {
-    all_tiles<false, false>(job, first_row, rows);
+  if (layout.codes == Codes::e2m1) {
+    return layout.half_groups
+        ? rows_of<Sums::halves, true>(job, first_row, rows)
+        : rows_of<Sums::whole, true>(job, first_row, rows);
   }
+  if (layout.bits < 8) {
+    return rows_of<Sums::biased, true>(job, first_row, rows);
+  }
+  rows_of<Sums::biased, false>(job, first_row, rows);
 }
 
 }  // namespace

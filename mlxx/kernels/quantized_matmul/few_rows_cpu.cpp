@@ -133,6 +133,9 @@ bool MLXX_FEW_ROWS(
     const std::byte* panel,
     const ActivationRows& activations,
     float* y) {
+  if (layout.codes != Codes::integers) {
+    return false;
+  }
   switch (layout.bits) {
     case 4:
       few_rows_of_bits<4>(layout, panel, activations, y);

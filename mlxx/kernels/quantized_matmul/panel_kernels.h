@@ -15,7 +15,17 @@ inline constexpr int kLanes = 32;
 // result does not depend on how many rows there are or who computes it.
 inline constexpr int kChunk = 32;
 
-enum class NumberType { float16, bfloat16, float32 };
+// Those of eight bits are scales only: e8m0 is a power of two, e4m3 a signed
+// number with four bits of exponent and three of mantissa.
+enum class NumberType { float16, bfloat16, float32, e8m0, e4m3 };
+
+// What the numbers of a quantized matrix stand for.
+enum class Codes {
+  integers,  // unsigned
+  // Four bits: a sign and one of 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+  e2m1,
+  e4m3,  // eight bits
+};
 
 // A quantized matrix [out, in] of affine groups, w = q * scale + bias, cut
 // into panels of 32 output features. One panel is one sequential stream: for
@@ -23,6 +33,11 @@ enum class NumberType { float16, bfloat16, float32 };
 // each chunk of 32 inputs `bits` x 32 words of 32 bits. Word w of lane l
 // holds the bits 32w .. 32w+31 of the little-endian bit string of the chunk's
 // 32 numbers of output l, as MLX packs them.
+//
+// Floating-point codes (mxfp4, mxfp8: OCP Microscaling Formats 1.0; nvfp4) lie
+// the same way, w = value of the code * scale, with scales of eight bits and no
+// biases. Groups of 16 inputs are two per group of the layout: 32 scales of
+// the first half of the chunk, then 32 of the second.
 //
 // A dense matrix has panels of the same shape: chunks of 32 inputs x 32 lanes,
 // without scales and biases.
@@ -34,6 +49,9 @@ struct PanelLayout {
   // Every bias is `zero` times the scale: not stored.
   bool symmetric;
   float zero;
+  Codes codes = Codes::integers;
+  // Each half of a chunk has its own scale.
+  bool half_groups = false;
 
   int64_t chunks() const {
     return in / kChunk;
@@ -45,10 +63,22 @@ struct PanelLayout {
     return bits == 0;
   }
   size_t number_bytes() const {
-    return type == NumberType::float32 ? 4 : 2;
+    switch (type) {
+      case NumberType::float32:
+        return 4;
+      case NumberType::float16:
+      case NumberType::bfloat16:
+        return 2;
+      case NumberType::e8m0:
+      case NumberType::e4m3:
+        return 1;
+    }
+    return 4;
   }
   size_t header_bytes() const {
-    return is_dense() ? 0 : kLanes * number_bytes() * (symmetric ? 1 : 2);
+    return is_dense()
+        ? 0
+        : kLanes * number_bytes() * (symmetric && !half_groups ? 1 : 2);
   }
   size_t chunk_bytes() const {
     return is_dense() ? kChunk * kLanes * number_bytes()
@@ -75,8 +105,8 @@ struct PanelKernels {
       float* y);
 
   // The quantized numbers of chunks [from, to) as floats: q [chunk][32
-  // inputs][32 lanes]; their scales and biases [chunk][32 lanes], which are
-  // 1 and 0 if the matrix is dense.
+  // inputs][32 lanes]; their scales [chunk][2 halves][32 lanes] and biases
+  // [chunk][32 lanes], which are 1 and 0 if the matrix is dense.
   void (*unpack)(
       const PanelLayout& layout,
       const std::byte* panel,

@@ -6,7 +6,7 @@
 namespace mlxx::kernels {
 namespace {
 
-template <int kBits>
+template <int kBits, Codes kCodes = Codes::integers>
 void one_row_of(
     const PanelLayout& layout,
     const std::byte* panel,
@@ -21,6 +21,13 @@ void one_row_of(
     Floats scales[kVectors];
     Floats biases[kVectors];
     load_scales(layout, at, scales, biases);
+    Floats later[kVectors];  // scales of second halves
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      later[v] = kCodes == Codes::e2m1
+          ? load_number(second_scales(layout, at), layout.type, v)
+          : scales[v];
+    }
     at += layout.header_bytes();
     for (int64_t end = chunk + per_group; chunk < end; ++chunk) {
       const auto* words = reinterpret_cast<const uint32_t*>(at);
@@ -33,11 +40,11 @@ void one_row_of(
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
           first[v] = multiply_add(
-              quantized_number<kBits>(words, i, v),
+              quantized_number<kBits, kCodes>(words, i, v),
               broadcast(in[i]),
               first[v]);
           second[v] = multiply_add(
-              quantized_number<kBits>(words, i + kHalf, v),
+              quantized_number<kBits, kCodes>(words, i + kHalf, v),
               broadcast(in[i + kHalf]),
               second[v]);
         }
@@ -46,7 +53,7 @@ void one_row_of(
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
         Floats t = multiply_add(first[v], scales[v], total[v]);
-        t = multiply_add(second[v], scales[v], t);
+        t = multiply_add(second[v], later[v], t);
         total[v] = multiply_add(biases[v], sum, t);
       }
     }
@@ -99,9 +106,15 @@ void one_row(
         return one_row_of_dense<NumberType::float16>(layout, panel, x, y);
       case NumberType::bfloat16:
         return one_row_of_dense<NumberType::bfloat16>(layout, panel, x, y);
-      case NumberType::float32:
+      default:
         return one_row_of_dense<NumberType::float32>(layout, panel, x, y);
     }
+  }
+  if (layout.codes == Codes::e2m1) {
+    return one_row_of<4, Codes::e2m1>(layout, panel, x, sums, y);
+  }
+  if (layout.codes == Codes::e4m3) {
+    return one_row_of<8, Codes::e4m3>(layout, panel, x, sums, y);
   }
   switch (layout.bits) {
     case 2:
@@ -119,13 +132,15 @@ void one_row(
   }
 }
 
-template <int kBits>
+template <int kBits, Codes kCodes = Codes::integers>
 void unpack_chunk(const uint32_t* words, float* q) {
 #pragma GCC unroll 32
   for (int i = 0; i < kChunk; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      store(q + i * kLanes + v * kWidth, quantized_number<kBits>(words, i, v));
+      store(
+          q + i * kLanes + v * kWidth,
+          quantized_number<kBits, kCodes>(words, i, v));
     }
   }
 }
@@ -146,7 +161,8 @@ void unpack_dense(
     q += kLanes;
   }
   for (int64_t i = 0; i < (to - from) * kLanes; ++i) {
-    scales[i] = 1;
+    scales[2 * i] = 1;
+    scales[2 * i + 1] = 1;
     biases[i] = 0;
   }
 }
@@ -163,7 +179,7 @@ void unpack(
     return unpack_dense(layout, panel, from, to, q, scales, biases);
   }
   for (int64_t chunk = from; chunk < to; ++chunk) {
-    store_scales(layout, panel, chunk, scales, biases);
+    store_scales(layout, panel, chunk, 2, scales, biases);
     const uint32_t* words = chunk_words(layout, panel, chunk);
     switch (layout.bits) {
       case 2:
@@ -173,7 +189,11 @@ void unpack(
         unpack_chunk<3>(words, q);
         break;
       case 4:
-        unpack_chunk<4>(words, q);
+        if (layout.codes == Codes::e2m1) {
+          unpack_chunk<4, Codes::e2m1>(words, q);
+        } else {
+          unpack_chunk<4>(words, q);
+        }
         break;
       case 5:
         unpack_chunk<5>(words, q);
@@ -182,11 +202,15 @@ void unpack(
         unpack_chunk<6>(words, q);
         break;
       case 8:
-        unpack_chunk<8>(words, q);
+        if (layout.codes == Codes::e4m3) {
+          unpack_chunk<8, Codes::e4m3>(words, q);
+        } else {
+          unpack_chunk<8>(words, q);
+        }
         break;
     }
     q += kChunk * kLanes;
-    scales += kLanes;
+    scales += 2 * kLanes;
     biases += kLanes;
   }
 }
@@ -225,10 +249,11 @@ MLXX_INLINE void tile(const ManyRows& job, int64_t row, int lane) {
     total[r][1] = job.first ? Floats{} : load(y + kWidth);
   }
   for (int64_t chunk = 0; chunk < job.chunks; ++chunk) {
-    Floats s0 = load(job.scales + chunk * kLanes + lane);
-    Floats s1 = load(job.scales + chunk * kLanes + lane + kWidth);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
+      const float* scales = job.scales + (2 * chunk + half) * kLanes + lane;
+      Floats s0 = load(scales);
+      Floats s1 = load(scales + kWidth);
       const float* q = job.q + (chunk * kChunk + half * kHalf) * kLanes + lane;
       const float* x = job.x + row * job.ldx + chunk * kChunk + half * kHalf;
       Floats sum[kRows][2] = {};

@@ -31,7 +31,41 @@ void store_number(std::byte* at, NumberType type, int lane, float value) {
   }
 }
 
+float e4m3_value(uint8_t bits) {
+  int exponent = (bits >> 3) & 15;
+  int mantissa = bits & 7;
+  float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                             : std::ldexp(8.0f + mantissa, exponent - 10);
+  if ((bits & 0x7f) == 0x7f) {
+    size = std::numeric_limits<float>::quiet_NaN();
+  }
+  return bits & 0x80 ? -size : size;
+}
+
+float e2m1_value(uint32_t bits) {
+  constexpr float kSizes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  return bits & 8 ? -kSizes[bits & 7] : kSizes[bits & 7];
+}
+
+float code_value(Codes codes, uint32_t code) {
+  switch (codes) {
+    case Codes::integers:
+      break;
+    case Codes::e2m1:
+      return e2m1_value(code);
+    case Codes::e4m3:
+      return e4m3_value(static_cast<uint8_t>(code));
+  }
+  return static_cast<float>(code);
+}
+
 float read_number(const std::byte* at, NumberType type, int lane) {
+  if (type == NumberType::e4m3) {
+    return e4m3_value(std::to_integer<uint8_t>(at[lane]));
+  }
+  if (type == NumberType::e8m0) {
+    return std::ldexp(1.0f, std::to_integer<int>(at[lane]) - 127);
+  }
   if (type == NumberType::float32) {
     float value;
     std::memcpy(&value, at + lane * 4, 4);
@@ -66,13 +100,14 @@ std::shared_ptr<ThreadPool> threads_of(const Selection& selection) {
 
 }  // namespace
 
-// Float32 scales and biases and packed words, in rows.
+// Packed words in rows, with float32 scales and biases, or of floating-point
+// codes the scales' bytes and any biases.
 struct PanelMatrix::Source {
   mx::array words;
   mx::array scales;
   mx::array biases;
   int64_t words_per_row;
-  int64_t groups;
+  int64_t groups;  // of the layout
 
   std::span<const float> all_scales() const {
     return {scales.data<float>(), scales.size()};
@@ -82,9 +117,38 @@ struct PanelMatrix::Source {
   }
 };
 
+namespace {
+
+struct FloatingFormat {
+  Codes codes;
+  NumberType scales;
+  bool half_groups;
+  int words_per_chunk;
+};
+
+std::optional<FloatingFormat> floating_format(const QuantizationSpec& spec) {
+  if (spec == QuantizationSpec{32, 4, "mxfp4"}) {
+    return FloatingFormat{Codes::e2m1, NumberType::e8m0, false, 4};
+  }
+  if (spec == QuantizationSpec{16, 4, "nvfp4"}) {
+    return FloatingFormat{Codes::e2m1, NumberType::e4m3, true, 4};
+  }
+  if (spec == QuantizationSpec{32, 8, "mxfp8"}) {
+    return FloatingFormat{Codes::e4m3, NumberType::e8m0, false, 8};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 bool PanelMatrix::can_pack(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization) {
+  if (auto format = floating_format(quantization)) {
+    return arrays.scales && arrays.scales->dtype() == mx::uint8 &&
+        arrays.weight.ndim() == 2 &&
+        arrays.weight.shape(1) % format->words_per_chunk == 0;
+  }
   constexpr int kBits[] = {2, 3, 4, 5, 6, 8};
   return quantization.mode == "affine" && arrays.scales && arrays.biases &&
       std::ranges::find(kBits, quantization.bits) != std::end(kBits) &&
@@ -104,6 +168,24 @@ PanelMatrix::PanelMatrix(
   layout_.bits = quantization.bits;
   layout_.group_size = quantization.group_size;
   layout_.in = int64_t{words.shape(1)} * 32 / quantization.bits;
+  if (auto format = floating_format(quantization)) {
+    layout_.group_size = kChunk;
+    layout_.type = format->scales;
+    layout_.symmetric = true;
+    layout_.codes = format->codes;
+    layout_.half_groups = format->half_groups;
+    mx::array scales = mx::contiguous(*arrays.scales);
+    mx::eval(scales);
+    Source source{
+        words,
+        scales,
+        scales,
+        words.shape(1),
+        layout_.in / layout_.group_size};
+    allocate();
+    on_panels([&](int64_t index) { fill_panel(source, index); });
+    return;
+  }
   Source source{
       words,
       contiguous_float32(*arrays.scales),
@@ -199,11 +281,21 @@ void PanelMatrix::fill_panel(const Source& source, int64_t index) {
     int64_t row = index * kLanes + lane;
     const float* scales = source.scales.data<float>() + row * source.groups;
     const float* biases = source.biases.data<float>() + row * source.groups;
+    int halves = layout_.half_groups ? 2 : 1;
+    const uint8_t* scale_bytes =
+        source.scales.data<uint8_t>() + row * source.groups * halves;
     const uint32_t* words =
         source.words.data<uint32_t>() + row * source.words_per_row;
     for (int64_t group = 0; group < source.groups; ++group) {
       std::byte* at = start + group * layout_.group_bytes();
-      store_number(at, layout_.type, lane, scales[group]);
+      if (layout_.codes != Codes::integers) {
+        for (int half = 0; half < halves; ++half) {
+          at[half * kLanes + lane] =
+              std::byte{scale_bytes[group * halves + half]};
+        }
+      } else {
+        store_number(at, layout_.type, lane, scales[group]);
+      }
       if (!layout_.symmetric) {
         store_number(
             at + kLanes * layout_.number_bytes(),
@@ -254,7 +346,8 @@ void PanelMatrix::copy_row(int64_t index, float* y) const {
   }
   for (int64_t done = 0; done < layout_.in; done += layout_.group_size) {
     float scale = read_number(at, layout_.type, lane);
-    float bias = layout_.symmetric
+    float bias = layout_.codes != Codes::integers ? 0.0f
+        : layout_.symmetric
         ? scale * layout_.zero
         : read_number(at + kLanes * layout_.number_bytes(), layout_.type, lane);
     const auto* words =
@@ -264,7 +357,10 @@ void PanelMatrix::copy_row(int64_t index, float* y) const {
           words + (i / kChunk) * layout_.bits * kLanes,
           layout_.bits,
           i % kChunk);
-      y[done + i] = static_cast<float>(q) * scale + bias;
+      float s = layout_.half_groups && i >= kChunk / 2
+          ? read_number(at + kLanes, layout_.type, lane)
+          : scale;
+      y[done + i] = code_value(layout_.codes, q) * s + bias;
     }
     at += layout_.group_bytes();
   }
@@ -297,11 +393,17 @@ WeightArrays PanelMatrix::restore() const {
   std::vector<uint32_t> words(out_ * groups * words_per_group);
   std::vector<float> scales(static_cast<size_t>(out_) * groups);
   std::vector<float> biases(scales.size());
+  int halves = layout_.half_groups ? 2 : 1;
+  std::vector<uint8_t> scale_bytes(scales.size() * halves);
   for (int64_t row = 0; row < out_; ++row) {
     int lane = static_cast<int>(row % kLanes);
     for (int group = 0; group < groups; ++group) {
       const std::byte* at = panel(row / kLanes) + group * layout_.group_bytes();
       size_t index = row * groups + group;
+      for (int half = 0; half < halves; ++half) {
+        scale_bytes[index * halves + half] =
+            std::to_integer<uint8_t>(at[half * kLanes + lane]);
+      }
       scales[index] = read_number(at, layout_.type, lane);
       biases[index] = layout_.symmetric
           ? scales[index] * layout_.zero
@@ -317,6 +419,12 @@ WeightArrays PanelMatrix::restore() const {
     }
   }
   int columns = static_cast<int>(groups * words_per_group);
+  if (layout_.codes != Codes::integers) {
+    return {
+        mx::array(words.data(), {out_, columns}, mx::uint32),
+        mx::array(scale_bytes.data(), {out_, groups * halves}, mx::uint8),
+        std::nullopt};
+  }
   return {
       mx::array(words.data(), {out_, columns}, mx::uint32),
       mx::array(scales.data(), {out_, groups}, mx::float32),

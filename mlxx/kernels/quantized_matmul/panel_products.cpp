@@ -39,7 +39,7 @@ void PanelMatrix::multiply_floats(
   }
   int64_t chunks = layout_.chunks();
   float* q = room(scratch.numbers, kFloatChunks * kChunk * kLanes);
-  float* scales = room(scratch.scales, kByteChunks * kLanes);
+  float* scales = room(scratch.scales, 2 * kByteChunks * kLanes);
   float* biases = room(scratch.biases, kByteChunks * kLanes);
   for (int64_t from = 0; from < chunks; from += kFloatChunks) {
     int64_t to = std::min(from + kFloatChunks, chunks);
@@ -76,7 +76,7 @@ void PanelMatrix::multiply_bytes(
   int64_t chunks = layout_.chunks();
   uint8_t* q =
       room(scratch.bytes, std::min(kByteChunks, chunks) * kChunk * kLanes);
-  float* scales = room(scratch.scales, kByteChunks * kLanes);
+  float* scales = room(scratch.scales, 2 * kByteChunks * kLanes);
   float* biases = room(scratch.biases, kByteChunks * kLanes);
   for (int64_t from = 0; from < chunks; from += kByteChunks) {
     int64_t to = std::min(from + kByteChunks, chunks);

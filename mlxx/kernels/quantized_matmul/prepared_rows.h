@@ -12,10 +12,12 @@ namespace mlxx::kernels {
 struct ProductKernels {
   const PanelKernels* floats;
   const ByteKernels* bytes;
-  ActivationForm form;  // of quantized matrices; dense ones take float32
+  ActivationForm form;  // of quantized matrices; others take float32
 
   ActivationForm form_for(const PanelLayout& layout) const {
-    return layout.is_dense() ? ActivationForm::float32 : form;
+    return layout.is_dense() || layout.codes == Codes::e4m3
+        ? ActivationForm::float32
+        : form;
   }
 };
 
@@ -32,6 +34,7 @@ class PreparedRows {
     friend class PreparedRows;
     bool floats_ = false;
     bool bytes_[2] = {};  // by ByteOrder
+    bool half_sums_ = false;
   };
 
   explicit PreparedRows(const ProductKernels& kernels) : kernels_(kernels) {}
@@ -50,6 +53,7 @@ class PreparedRows {
     std::vector<int8_t> low;
     std::vector<float> scales;  // [rows, in / 32]
     std::vector<float> sums;
+    std::vector<int32_t> half_sums;  // [rows, in / 16]
   };
 
   ProductKernels kernels_;

@@ -1,7 +1,6 @@
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
 #include "mlxx/core/device.h"
-#include "mlxx/kernels/quantized_matmul/dequantized_blocks.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -43,14 +42,12 @@ std::shared_ptr<const PackedWeights> pack_quantized(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,
     const Selection& selection) {
-  if (selection.fallback || backend() != Backend::cpu) {
+  if (selection.fallback || backend() != Backend::cpu ||
+      !PanelMatrix::can_pack(arrays, quantization)) {
     return nullptr;
   }
-  if (PanelMatrix::can_pack(arrays, quantization)) {
-    return std::make_shared<PackedPanels>(
-        std::make_shared<const PanelMatrix>(arrays, quantization, selection));
-  }
-  return std::make_shared<DequantizedBlocks>(arrays, quantization);
+  return std::make_shared<PackedPanels>(
+      std::make_shared<const PanelMatrix>(arrays, quantization, selection));
 }
 
 std::shared_ptr<const PackedWeights> pack_dense(
