@@ -15,6 +15,13 @@ void Parameter::set_packed(std::shared_ptr<const PackedWeights> packed) {
   arrays_.reset();
 }
 
+void Parameter::set_packed(
+    std::shared_ptr<const PackedWeights> packed,
+    std::optional<QuantizationSpec> quantization) {
+  quantization_ = std::move(quantization);
+  set_packed(std::move(packed));
+}
+
 int64_t Parameter::count() const {
   int64_t count = 1;
   for (auto n : shape_) {

@@ -87,6 +87,10 @@ class Parameter {
       std::optional<QuantizationSpec> quantization = std::nullopt);
   // Replaces MLX's form.
   void set_packed(std::shared_ptr<const PackedWeights> packed);
+  // Without MLX's form having been there.
+  void set_packed(
+      std::shared_ptr<const PackedWeights> packed,
+      std::optional<QuantizationSpec> quantization);
 
   // Logical elements, quantized or not.
   int64_t count() const;

@@ -71,9 +71,10 @@ void compile_templates(
 }
 
 TextPart load_text(
-    const hub::TextFiles& files,
+    const hub::Checkpoint& checkpoint,
     const PipelineOptions& options) {
   auto start = Clock::now();
+  const hub::TextFiles& files = checkpoint.text();
   TextPart part;
   part.special = read_special_tokens(files.tokenizer_config_json);
   part.tokenizer = text::Tokenizer::from_json(files.tokenizer_json);
@@ -110,7 +111,7 @@ Pipeline load_pipeline(
   }
   // Without a free thread this runs in get() below.
   auto text_part = std::async(std::launch::async | std::launch::deferred, [&] {
-    return load_text(checkpoint->text(), options);
+    return load_text(*checkpoint, options);
   });
 
   Pipeline pipeline;

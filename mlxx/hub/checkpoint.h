@@ -8,6 +8,7 @@
 
 #include "mlxx/base/json.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/core/quantized_rows.h"
 
 namespace mlxx::hub {
 
@@ -72,6 +73,12 @@ class Checkpoint {
   // Materialised arrays of one entry of tensors(). not_found for another name.
   virtual Weight load(const std::string& name, const LoadDtype& dtype)
       const = 0;
+
+  // The same entry row by row, for a kernel that packs it in a form of its
+  // own; null if load() is the only way. Valid while the checkpoint is.
+  virtual std::unique_ptr<const QuantizedRows> rows(const std::string&) const {
+    return nullptr;
+  }
 };
 
 // `path` is a folder in Hugging Face layout or a .gguf file.

@@ -9,6 +9,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/hub/gguf_architecture.h"
+#include "mlxx/hub/gguf_rows.h"
 #include "mlxx/hub/gguf_tokenizer.h"
 
 namespace mlxx::hub {
@@ -45,7 +46,9 @@ class GgufCheckpoint : public Checkpoint {
   const TextFiles& text() const override {
     std::call_once(text_made_, [this] {
       file_.file().check_size();
-      text_ = make_gguf_text(file_.metadata());
+      text_ = vocabulary_ ? make_gguf_text(file_.metadata(), *vocabulary_)
+                          : make_gguf_text(file_.metadata());
+      vocabulary_.reset();
     });
     return text_;
   }
@@ -73,6 +76,14 @@ class GgufCheckpoint : public Checkpoint {
         source.order,
         dtype.scales,
         *pool_);
+  }
+
+  std::unique_ptr<const QuantizedRows> rows(
+      const std::string& name) const override {
+    auto found = sources_.find(name);
+    return found == sources_.end()
+        ? nullptr
+        : gguf_rows(file_.file(), *found->second.tensor, found->second.order);
   }
 
  private:
@@ -143,7 +154,8 @@ class GgufCheckpoint : public Checkpoint {
     if (!metadata.has("tokenizer.ggml.tokens")) {
       return;
     }
-    GgufVocabulary vocabulary = read_gguf_vocabulary(metadata);
+    vocabulary_ = read_gguf_vocabulary(metadata);
+    const GgufVocabulary& vocabulary = *vocabulary_;
     for (const char* role : {"bos", "eos"}) {
       if (auto id = gguf_special_token(metadata, vocabulary, role)) {
         config_[std::string(role) + "_token_id"] = *id;
@@ -161,6 +173,8 @@ class GgufCheckpoint : public Checkpoint {
   Json generation_config_ = Json::object();
   std::vector<TensorInfo> infos_;
   std::map<std::string, Source> sources_;
+  // From opening until text() has used it; absent in a file without one.
+  mutable std::optional<GgufVocabulary> vocabulary_;
   mutable std::once_flag text_made_;
   mutable TextFiles text_;
   mutable std::once_flag pool_made_;

@@ -8,6 +8,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/host_array.h"
+#include "mlxx/hub/gguf_blocks.h"
 
 namespace mlxx::hub {
 
@@ -30,74 +31,11 @@ float half_to_float(uint16_t half) {
   return std::bit_cast<float>(bits);
 }
 
-uint16_t read_half(const uint8_t* bytes) {
-  uint16_t value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
+template <typename Block>
+float bias_of(const uint8_t* block, float scale) {
+  return Block::kZero == 0 ? half_to_float(read_half(block + 2))
+                           : Block::kZero * scale;
 }
-
-// The low nibbles of eight bytes, the first lowest.
-uint32_t squeeze_nibbles(uint64_t x) {
-  x = (x | x >> 4) & 0x00ff00ff00ff00ff;
-  x = (x | x >> 8) & 0x0000ffff0000ffff;
-  return static_cast<uint32_t>(x | x >> 16);
-}
-
-// GGUF keeps element j of a block in the low half of byte j and element
-// j + 16 in the high half; MLX keeps element i at bit 4 i.
-void repack_nibbles(const uint8_t* q, uint32_t* out) {
-  constexpr uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
-  uint64_t a, b;
-  std::memcpy(&a, q, sizeof(a));
-  std::memcpy(&b, q + 8, sizeof(b));
-  out[0] = squeeze_nibbles(a & kLow);
-  out[1] = squeeze_nibbles(b & kLow);
-  out[2] = squeeze_nibbles(a >> 4 & kLow);
-  out[3] = squeeze_nibbles(b >> 4 & kLow);
-}
-
-// Signed bytes to q + 128.
-void repack_bytes(const uint8_t* q, uint32_t* out) {
-  uint64_t part[4];
-  std::memcpy(part, q, sizeof(part));
-  for (auto& p : part) {
-    p ^= 0x8080808080808080;
-  }
-  std::memcpy(out, part, sizeof(part));
-}
-
-struct BlockQ4_0 {
-  static constexpr int kBytes = 18;
-  static constexpr int kWords = 4;
-  static float bias(const uint8_t*, float scale) {
-    return -8.0f * scale;
-  }
-  static void pack(const uint8_t* block, uint32_t* out) {
-    repack_nibbles(block + 2, out);
-  }
-};
-
-struct BlockQ4_1 {
-  static constexpr int kBytes = 20;
-  static constexpr int kWords = 4;
-  static float bias(const uint8_t* block, float) {
-    return half_to_float(read_half(block + 2));
-  }
-  static void pack(const uint8_t* block, uint32_t* out) {
-    repack_nibbles(block + 4, out);
-  }
-};
-
-struct BlockQ8_0 {
-  static constexpr int kBytes = 34;
-  static constexpr int kWords = 8;
-  static float bias(const uint8_t*, float scale) {
-    return -128.0f * scale;
-  }
-  static void pack(const uint8_t* block, uint32_t* out) {
-    repack_bytes(block + 2, out);
-  }
-};
 
 // True if every bias that was finite still is.
 template <typename Block, typename Scale>
@@ -111,7 +49,7 @@ bool repack_row(
   for (size_t i = 0; i < blocks; ++i) {
     Block::pack(source, packed);
     float scale = half_to_float(read_half(source));
-    float bias = Block::bias(source, scale);
+    float bias = bias_of<Block>(source, scale);
     scales[i] = static_cast<Scale>(scale);
     biases[i] = static_cast<Scale>(bias);
     if constexpr (std::is_same_v<Scale, mx::float16_t>) {

@@ -324,7 +324,12 @@ std::vector<std::pair<std::string, std::string>> read_chat_templates(
 }  // namespace
 
 TextFiles make_gguf_text(const GgufMetadata& metadata) {
-  GgufVocabulary vocabulary = read_gguf_vocabulary(metadata);
+  return make_gguf_text(metadata, read_gguf_vocabulary(metadata));
+}
+
+TextFiles make_gguf_text(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary) {
   return {
       make_tokenizer_json(metadata, vocabulary),
       make_config_json(metadata, vocabulary),

@@ -11,6 +11,10 @@ namespace mlxx::hub {
 // metadata describe. Errors: bad_file; unsupported for a tokenizer.ggml.model
 // or .pre that is not known, naming it.
 TextFiles make_gguf_text(const GgufMetadata& metadata);
+// With the vocabulary read from it.
+TextFiles make_gguf_text(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary);
 
 // The "normalizer" and "pre_tokenizer" members of tokenizer.json for a
 // byte-level BPE, and whether whole words bypass the merges. Each `pre` stands

@@ -132,6 +132,18 @@ WeightArrays load_arrays(
   return {weight.weight, cast_part(weight.scales), cast_part(weight.biases)};
 }
 
+// Null if the tensor has to take the way through MLX's form.
+std::shared_ptr<const PackedWeights> pack_from_file(
+    const hub::Checkpoint& checkpoint,
+    const hub::TensorInfo& tensor,
+    const kernels::Selection& selection) {
+  if (!tensor.quantization || !selection.has_cpu_kernels()) {
+    return nullptr;
+  }
+  auto rows = checkpoint.rows(tensor.name);
+  return rows ? kernels::pack_rows(*rows, selection) : nullptr;
+}
+
 }  // namespace
 
 std::shared_ptr<const Model> load_model(
@@ -177,8 +189,15 @@ std::shared_ptr<const Model> load_model(
   model->visit([&](const std::string& name, Parameter& parameter) {
     const hub::TensorInfo& tensor = *used.at(name);
     auto spec = spec_of(tensor);
-    WeightArrays arrays = load_arrays(checkpoint, tensor, plan);
     read += tensor.nbytes;
+    if (auto packed = pack_from_file(checkpoint, tensor, selection)) {
+      parameter.set_packed(std::move(packed), spec);
+      if (options.progress) {
+        options.progress(read, total);
+      }
+      return;
+    }
+    WeightArrays arrays = load_arrays(checkpoint, tensor, plan);
     std::shared_ptr<const PackedWeights> packed;
     if (spec) {
       packed = kernels::pack_quantized(arrays, *spec, selection);

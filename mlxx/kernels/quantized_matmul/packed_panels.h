@@ -5,6 +5,7 @@
 #include <span>
 
 #include "mlxx/core/parameters.h"
+#include "mlxx/core/quantized_rows.h"
 #include "mlxx/kernels/quantized_matmul/prepared_rows.h"
 #include "mlxx/kernels/select.h"
 
@@ -32,6 +33,13 @@ class PanelMatrix {
   PanelMatrix(const mx::array& dense, const Selection& selection);
   PanelMatrix(const PanelMatrix&) = delete;
   PanelMatrix& operator=(const PanelMatrix&) = delete;
+
+  // The same bytes as from MLX's form of these rows, in one pass. Null if the
+  // smallest form that loses nothing is another than that of the rows: a
+  // number is no finite float16, or biases need not be kept after all.
+  static std::shared_ptr<const PanelMatrix> from_rows(
+      const QuantizedRows& rows,
+      const Selection& selection);
 
   static bool can_pack(
       const WeightArrays& arrays,
@@ -74,6 +82,8 @@ class PanelMatrix {
 
  private:
   struct Source;
+  PanelMatrix(const PanelLayout& layout, int out, const Selection& selection);
+  bool fill(const QuantizedRows& rows);
   void choose_scales(const Source& source);
   void fill_panel(const Source& source, int64_t panel);
   void fill_dense_panel(const char* numbers, int64_t panel);

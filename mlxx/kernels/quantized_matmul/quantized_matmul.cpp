@@ -50,6 +50,17 @@ std::shared_ptr<const PackedWeights> pack_quantized(
       std::make_shared<const PanelMatrix>(arrays, quantization, selection));
 }
 
+std::shared_ptr<const PackedWeights> pack_rows(
+    const QuantizedRows& rows,
+    const Selection& selection) {
+  if (selection.fallback || backend() != Backend::cpu ||
+      rows.form().rows > INT32_MAX || rows.form().columns > INT32_MAX) {
+    return nullptr;
+  }
+  auto matrix = PanelMatrix::from_rows(rows, selection);
+  return matrix ? std::make_shared<PackedPanels>(std::move(matrix)) : nullptr;
+}
+
 std::shared_ptr<const PackedWeights> pack_dense(
     const mx::array& dense,
     const Selection& selection) {

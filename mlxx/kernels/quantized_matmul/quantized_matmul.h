@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "mlxx/core/parameters.h"
+#include "mlxx/core/quantized_rows.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
@@ -25,6 +26,12 @@ mx::array dequantize_rows(const Parameter& matrix, const mx::array& ids);
 std::shared_ptr<const PackedWeights> pack_quantized(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,
+    const Selection& selection);
+
+// The same from the rows of a file, which saves the way through MLX's form.
+// Null: load MLX's form and call pack_quantized().
+std::shared_ptr<const PackedWeights> pack_rows(
+    const QuantizedRows& rows,
     const Selection& selection);
 
 // As above for a dense matrix [out, in] of any floating dtype. Null: it stays

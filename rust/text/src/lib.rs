@@ -2,6 +2,7 @@
 #![allow(clippy::missing_safety_doc)] // one rule for all: see abi.rs
 
 mod abi;
+mod bpe_file;
 mod byte_level;
 mod grammar;
 mod marked;

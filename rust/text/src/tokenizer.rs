@@ -1,6 +1,7 @@
 //! A Hugging Face tokenizer: text to ids and back.
 
 use crate::abi::{bytes, enter, failure, text, Bytes, Failure};
+use crate::bpe_file;
 use crate::byte_level;
 use crate::marked::Marked;
 use crate::spelling::{spelling_of, Spelling};
@@ -69,10 +70,20 @@ fn check_merges(json: &str) -> Result<(), Failure> {
     }
 }
 
+/// Any file that `tokenizers` reads, with the largest id.
+fn read_any(json: &str) -> Result<(HfTokenizer, u32), Failure> {
+    check_merges(json)?;
+    let hf = HfTokenizer::from_bytes(json.as_bytes())?;
+    let largest = hf.get_vocab(true).into_values().max().unwrap_or(0);
+    Ok((hf, largest))
+}
+
 impl Tokenizer {
     pub fn from_json(json: &str) -> Result<Tokenizer, Failure> {
-        check_merges(json)?;
-        let mut hf = HfTokenizer::from_bytes(json.as_bytes())?;
+        let (mut hf, largest) = match bpe_file::read(json) {
+            Some(read) => read,
+            None => read_any(json)?,
+        };
         // A file may carry the truncation and padding of its training run.
         hf.with_truncation(None)?;
         hf.with_padding(None);
@@ -88,7 +99,6 @@ impl Tokenizer {
                 (id, added)
             })
             .collect();
-        let largest = hf.get_vocab(true).into_values().max().unwrap_or(0);
         if largest >= LARGEST_ID {
             return failure(format!(
                 "a token has the id {largest}, the limit is {LARGEST_ID}"
