@@ -12,7 +12,7 @@ function(mlxx_kernel_variant target set table)
   target_include_directories(mlxx_kernels_${set} PRIVATE ${MLXX_ROOT})
   target_compile_definitions(
     mlxx_kernels_${set}
-    PRIVATE MLXX_PANEL_KERNELS=kPanelKernels${table} MLXX_BYTE_KERNELS=kByteKernels${table}
+    PRIVATE MLXX_PANEL_KERNELS=kPanelKernels${table} MLXX_BYTE_KERNELS=kByteKernels${table} MLXX_FEW_ROWS=few_rows_${set}
             MLXX_ROW_KERNELS=kRowKernels${table} MLXX_BLOCK_ATTENTION=kBlockAttention${table})
   target_compile_options(mlxx_kernels_${set} PRIVATE -O3 -ffp-contract=off -Wall -Wextra
                                                      ${ARG_UNPARSED_ARGUMENTS})
@@ -21,7 +21,7 @@ endfunction()
 
 # mlxx_add_kernel_variants(<target>): every variant of the processor's family.
 function(mlxx_add_kernel_variants target)
-  set(bytes quantized_matmul/byte_kernels_cpu.cpp)
+  set(bytes quantized_matmul/byte_kernels_cpu.cpp quantized_matmul/few_rows_cpu.cpp)
   set(all attention/block_attention_cpu.cpp quantized_matmul/panel_kernels_cpu.cpp
           row_kernels_cpu.cpp ${bytes})
   mlxx_kernel_variant(${target} portable Portable SOURCES ${all})

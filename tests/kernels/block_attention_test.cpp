@@ -56,7 +56,8 @@ class Head {
   KvSplit split() const {
     return {
         {key_blocks[0].data(), key_blocks[1].data()},
-        {value_blocks[0].data(), value_blocks[1].data()}};
+        {value_blocks[0].data(), value_blocks[1].data()},
+        {key_blocks[0].data(), nullptr}};
   }
   // In double precision.
   std::vector<double> expected(int query, int begin, int end) const {

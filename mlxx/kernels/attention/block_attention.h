@@ -27,6 +27,8 @@ enum class KvType { float16, float32 };
 struct KvSplit {
   const void* keys[kSplitBlocks];
   const void* values[kSplitBlocks];
+  // Keys that will be asked for next, or null: fetched from memory meanwhile.
+  const void* next_keys[kSplitBlocks];
 };
 
 // Queries of one head against one split.

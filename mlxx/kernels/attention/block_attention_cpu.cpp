@@ -69,6 +69,18 @@ void store_value(
   }
 }
 
+template <KvType kType>
+constexpr int64_t kBytes = kType == KvType::float16 ? 2 : 4;
+
+constexpr int64_t kLine = 64;
+
+// Asks for bytes [from, to) of what `p` points to.
+MLXX_INLINE void fetch(const void* p, int64_t from, int64_t to) {
+  for (int64_t at = from; at < to; at += kLine) {
+    __builtin_prefetch(static_cast<const char*>(p) + at);
+  }
+}
+
 // scores[i][token] = queries . keys, for whole tiles that hold tokens
 // [begin, end) of the split.
 template <KvType kType, int kRows>
@@ -82,6 +94,12 @@ MLXX_INLINE void score(
   for (int64_t token = begin / kStep * kStep; token < end; token += kStep) {
     const void* keys = job.split.keys[token / kBlockLength];
     int64_t tile = token % kBlockLength / kKeyTile;
+    // These tokens' values, which the weights meet soon.
+    int64_t row = job.size * kBytes<kType>;
+    fetch(
+        job.split.values[token / kBlockLength],
+        token % kBlockLength * row,
+        (token % kBlockLength + kStep) * row);
     Floats sum[kRows][kTiles * kTileVectors] = {};
     for (int64_t d = 0; d < job.size; ++d) {
       Floats key[kTiles * kTileVectors];
@@ -149,7 +167,7 @@ weigh(float* scores, int32_t begin, int32_t end, SplitState& state) {
 }
 
 // out[r][d ...] = sum over tokens [begin, end) of weight times value.
-template <KvType kType, int kRows, int kVectors>
+template <KvType kType, int kRows, int kVectors, bool kFetches>
 MLXX_INLINE void add_values(
     const SplitQueries& job,
     int64_t d,
@@ -160,6 +178,13 @@ MLXX_INLINE void add_values(
   Floats sum[kRows][kVectors] = {};
   for (int64_t token = begin; token < end; ++token) {
     const void* values = job.split.values[token / kBlockLength];
+    if (kFetches) {
+      if (const void* next = job.split.next_keys[token / kBlockLength]) {
+        int64_t row = job.size * kBytes<kType>;
+        int64_t at = token % kBlockLength * row;
+        fetch(next, at, at + row);
+      }
+    }
     int64_t at = token % kBlockLength * job.size + d;
     Floats value[kVectors];
 #pragma GCC unroll 4
@@ -207,7 +232,7 @@ void attend_tile(const SplitQueries& job, int first, SplitState* states) {
   }
   int64_t d = 0;
   for (; d + kValueVectors * kWidth <= job.size; d += kValueVectors * kWidth) {
-    add_values<kType, kRows, kValueVectors>(
+    add_values<kType, kRows, kValueVectors, true>(
         job,
         d,
         begin,
@@ -216,7 +241,13 @@ void attend_tile(const SplitQueries& job, int first, SplitState* states) {
         states + first);
   }
   for (; d < job.size; d += kWidth) {
-    add_values<kType, kRows, 1>(job, d, begin, end, scores, states + first);
+    add_values<kType, kRows, 1, false>(
+        job,
+        d,
+        begin,
+        end,
+        scores,
+        states + first);
   }
 }
 

@@ -100,6 +100,10 @@ KvSplit DecoderProgram::split_of(
       parts.keys[i] = blocks[b]->keys(index, static_cast<int>(head));
       parts.values[i] = blocks[b]->values(index, static_cast<int>(head));
     }
+    if (b + kSplitBlocks < blocks.size()) {
+      parts.next_keys[i] =
+          blocks[b + kSplitBlocks]->keys(index, static_cast<int>(head));
+    }
   }
   return parts;
 }

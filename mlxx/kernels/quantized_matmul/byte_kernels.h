@@ -42,6 +42,18 @@ struct ActivationRows {
   const int32_t* half_sums = nullptr;
 };
 
+// y [rows][32] = all rows times a panel that is not unpacked, with the same
+// bits as one row by itself: a batch of decoding sequences. False, and nothing
+// done, for numbers that it has no code for.
+using FewRows = bool(
+    const PanelLayout& layout,
+    const std::byte* panel,
+    const ActivationRows& activations,
+    float* y);
+
+// Up to so many rows; more are worth unpacking for.
+inline constexpr int64_t kMostFewRows = 48;
+
 struct ByteKernels {
   // x [32 * chunks]; `low` null: one byte per number; half_sums null: not
   // wanted.
@@ -62,6 +74,8 @@ struct ByteKernels {
       const ActivationRows& activations,
       int64_t row,
       float* y);
+
+  FewRows* few_rows;
 
   // The quantized numbers of chunks [from, to) as bytes: q [chunk][8][32
   // lanes][4 inputs], in the layout's byte order; their scales

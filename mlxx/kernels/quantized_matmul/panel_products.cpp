@@ -69,6 +69,10 @@ void PanelMatrix::multiply_bytes(
     kernels_.bytes->one_row(layout_, panel(index), a, 0, tile);
     return;
   }
+  if (a.rows <= kMostFewRows &&
+      kernels_.bytes->few_rows(layout_, panel(index), a, tile)) {
+    return;
+  }
   int64_t chunks = layout_.chunks();
   uint8_t* q =
       room(scratch.bytes, std::min(kByteChunks, chunks) * kChunk * kLanes);

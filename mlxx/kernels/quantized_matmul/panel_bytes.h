@@ -1,0 +1,33 @@
+#pragma once
+
+// Reading a panel's numbers as bytes, for sources that are compiled once per
+// instruction set.
+#include "mlxx/kernels/integer_lanes.h"
+#include "mlxx/kernels/quantized_matmul/panel_numbers.h"
+
+namespace mlxx::kernels {
+namespace {
+
+// Words of four bytes per chunk and lane.
+constexpr int kWords = kChunk / 4;
+
+// Word `index` of a chunk's bytes in each lane of vector v.
+template <int kBits>
+MLXX_INLINE Words panel_bytes(const uint32_t* words, int index, int v) {
+  if constexpr (kBits == 8) {
+    return load_words(words + index * kLanes + v * kWidth);
+  } else if constexpr (kBits == 4) {
+    Words both = load_words(words + (index / 2) * kLanes + v * kWidth);
+    return (index % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
+  } else {
+    Words four = {};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      four |= quantized_bits<kBits>(words, 4 * index + i, v) << (8 * i);
+    }
+    return four;
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::kernels
