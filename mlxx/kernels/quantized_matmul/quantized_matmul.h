@@ -22,7 +22,8 @@ mx::array dequantize_rows(const Parameter& matrix, const mx::array& ids);
 // code, 30 times slower still with half-precision scales: matrices are repacked
 // into panels for our own kernels, with which a row's result does not depend on
 // the other rows; mxfp8 meets float32 activations, the other modes those of the
-// selection. Also null for a matrix whose rows are no whole number of 32 inputs.
+// selection. Also null for a matrix whose rows are no whole number of 32
+// inputs.
 std::shared_ptr<const PackedWeights> pack_quantized(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,
