@@ -63,6 +63,7 @@ MLXX_INLINE void one_row_of(
     for (int64_t end = chunk + per_group; chunk < end; ++chunk) {
       const auto* words = reinterpret_cast<const uint32_t*>(at);
       at += layout.chunk_bytes();
+      fetch_ahead(at, layout.chunk_bytes());
       Floats scale = broadcast(row_scales[chunk]);
       Floats sum = broadcast(row_sums[chunk]);
 #pragma GCC unroll 2

@@ -13,6 +13,34 @@ constexpr int kFewRows = 8;
 constexpr int kFewRows = 4;
 #endif
 
+// Adds the products of a chunk's words with one byte of each number of kRows
+// rows: one byte at a time, since there are not enough registers for the
+// addresses of both.
+template <int kBits, int kRows>
+MLXX_INLINE void add_words(
+    const uint32_t* words,
+    int v,
+    const int8_t* bytes,
+    int64_t stride,
+    Ints (&sum)[kRows]) {
+  const int8_t* rows[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    rows[r] = bytes + r * stride;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kWords; ++i) {
+    Words q = panel_bytes<kBits>(words, i, v);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sum[r] = add_byte_products<(kBits < 8)>(
+          sum[r],
+          q,
+          broadcast_bytes(rows[r] + 4 * i));
+    }
+  }
+}
+
 // kRows rows from `row` on, in the order of one_row_of.
 template <int kBits, bool kTwoBytes, int kRows>
 MLXX_INLINE void few_rows_of(
@@ -21,7 +49,6 @@ MLXX_INLINE void few_rows_of(
     const ActivationRows& in,
     int64_t row,
     float* y) {
-  constexpr bool kSmall = kBits < 8;
   int64_t chunks = layout.chunks();
   int per_group = layout.chunks_per_group();
   for (int v = 0; v < kVectors; ++v) {
@@ -36,32 +63,23 @@ MLXX_INLINE void few_rows_of(
         const auto* words = reinterpret_cast<const uint32_t*>(at);
         at += layout.chunk_bytes();
         int64_t first = row * in.in + chunk * kChunk;
+        if (v == 0) {
+          fetch_ahead(at, layout.chunk_bytes());
+        }
         Ints sum[kRows] = {};
-        Ints lower[kRows] = {};
-#pragma GCC unroll 8
-        for (int i = 0; i < kWords; ++i) {
-          Words q = panel_bytes<kBits>(words, i, v);
+        add_words<kBits, kRows>(words, v, in.high + first, in.in, sum);
+        if constexpr (kTwoBytes) {
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
-            int64_t b = first + r * in.in + 4 * i;
-            sum[r] = add_byte_products<kSmall>(
-                sum[r],
-                q,
-                broadcast_bytes(in.high + b));
-            if constexpr (kTwoBytes) {
-              lower[r] = add_byte_products<kSmall>(
-                  lower[r],
-                  q,
-                  broadcast_bytes(in.low + b));
-            }
+            sum[r] <<= 8;
           }
+          add_words<kBits, kRows>(words, v, in.low + first, in.in, sum);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           int64_t index = (row + r) * chunks + chunk;
-          Ints n = kTwoBytes ? (sum[r] << 8) + lower[r] : sum[r];
           Floats scale = scales[v] * broadcast(in.scales[index]);
-          total[r] = multiply_add(from_ints(n), scale, total[r]);
+          total[r] = multiply_add(from_ints(sum[r]), scale, total[r]);
           total[r] =
               multiply_add(biases[v], broadcast(in.sums[index]), total[r]);
         }
