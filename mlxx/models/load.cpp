@@ -1,150 +1,8 @@
-#include <algorithm>
-#include <map>
-
-#include "mlxx/base/error.h"
 #include "mlxx/core/compile.h"
-#include "mlxx/core/device.h"
-#include "mlxx/core/materialize.h"
-#include "mlxx/core/memory.h"
-#include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+#include "mlxx/models/load_weights.h"
 #include "mlxx/models/registry.h"
 
 namespace mlxx::models {
-namespace {
-
-using TensorMap = std::map<std::string, const hub::TensorInfo*>;
-
-std::string shape_text(const auto& shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
-}
-
-// What the floating-point numbers of the checkpoint become.
-struct DtypePlan {
-  std::optional<mx::Dtype> compute;  // absent: as stored
-  hub::LoadDtype load;
-};
-
-DtypePlan plan_dtypes(
-    const hub::Checkpoint& checkpoint,
-    const kernels::Selection& selection) {
-  bool is_gguf = checkpoint.format() == "gguf";
-  if (backend() == Backend::cpu) {
-    if (selection.fallback && !is_gguf) {
-      return {std::nullopt, {}};
-    }
-    return {mx::float32, {.scales = mx::float32}};
-  }
-  if (!is_gguf) {
-    return {std::nullopt, {}};
-  }
-  // Half precision cannot hold what bfloat16 can, so a file that has some
-  // stays in it.
-  bool has_bfloat16 = std::ranges::any_of(
-      checkpoint.tensors(),
-      [](const auto& t) { return t.stored == "BF16"; });
-  mx::Dtype half = has_bfloat16 ? mx::bfloat16 : mx::float16;
-  return {half, {.scales = half}};
-}
-
-// Names and shapes, before a byte of weights is read.
-void check_parameter(
-    const std::string& place,
-    const std::string& name,
-    const Parameter& parameter,
-    const hub::TensorInfo& tensor) {
-  const auto& wanted = parameter.shape();
-  if (!std::ranges::equal(wanted, tensor.shape)) {
-    fail(
-        ErrorKind::bad_file,
-        place,
-        "tensor '{}' has shape {}, the config asks for {}",
-        name,
-        shape_text(tensor.shape),
-        shape_text(wanted));
-  }
-  if (tensor.quantization && parameter.kind() != Parameter::Kind::matrix) {
-    fail(
-        ErrorKind::bad_file,
-        place,
-        "tensor '{}' is quantized ({}), which only a matrix can be",
-        name,
-        tensor.stored);
-  }
-}
-
-void check_surplus(
-    const std::string& place,
-    const Model& model,
-    const TensorMap& unused) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : unused) {
-    if (!model.skips(name)) {
-      names.push_back("'" + name + "'");
-    }
-  }
-  if (names.empty()) {
-    return;
-  }
-  constexpr size_t kNamed = 3;
-  size_t rest = names.size() > kNamed ? names.size() - kNamed : 0;
-  names.resize(std::min(names.size(), kNamed));
-  fail(
-      ErrorKind::bad_file,
-      place,
-      "a {} model has no use for {}{}",
-      model.summary().model_type,
-      fmt::join(names, ", "),
-      rest > 0 ? fmt::format(" and {} more", rest) : "");
-}
-
-std::optional<QuantizationSpec> spec_of(const hub::TensorInfo& tensor) {
-  if (!tensor.quantization) {
-    return std::nullopt;
-  }
-  const auto& q = *tensor.quantization;
-  return QuantizationSpec{q.group_size, q.bits, q.mode};
-}
-
-mx::array cast(const mx::array& a, const std::optional<mx::Dtype>& dtype) {
-  bool floating = mx::issubdtype(a.dtype(), mx::floating);
-  return floating && dtype ? mx::astype(a, *dtype) : a;
-}
-
-WeightArrays load_arrays(
-    const hub::Checkpoint& checkpoint,
-    const hub::TensorInfo& tensor,
-    const DtypePlan& plan) {
-  hub::Weight weight = checkpoint.load(tensor.name, plan.load);
-  if (!tensor.quantization) {
-    if (!mx::issubdtype(weight.weight.dtype(), mx::floating)) {
-      fail(
-          ErrorKind::bad_file,
-          checkpoint.path().string(),
-          "tensor '{}' holds {}, not floating-point numbers",
-          tensor.name,
-          tensor.stored);
-    }
-    return {weight.weight, std::nullopt, std::nullopt};
-  }
-  auto cast_part = [&](const std::optional<mx::array>& part) {
-    return part ? std::optional(cast(*part, plan.compute)) : std::nullopt;
-  };
-  return {weight.weight, cast_part(weight.scales), cast_part(weight.biases)};
-}
-
-// Null if the tensor has to take the way through MLX's form.
-std::shared_ptr<const PackedWeights> pack_from_file(
-    const hub::Checkpoint& checkpoint,
-    const hub::TensorInfo& tensor,
-    const kernels::Selection& selection) {
-  if (!tensor.quantization || !selection.has_cpu_kernels()) {
-    return nullptr;
-  }
-  auto rows = checkpoint.rows(tensor.name);
-  return rows ? kernels::pack_rows(*rows, selection) : nullptr;
-}
-
-}  // namespace
 
 std::shared_ptr<const Model> load_model(
     const hub::Checkpoint& checkpoint,
@@ -156,77 +14,14 @@ std::shared_ptr<const Model> load_model(
   std::shared_ptr<Model> model =
       find_model(config.string("model_type")).make(checkpoint);
 
-  std::string place = checkpoint.path().string();
-  TensorMap unused;
-  uint64_t total = 0;
-  for (const auto& tensor : checkpoint.tensors()) {
-    unused[tensor.name] = &tensor;
-  }
-  TensorMap used;
-  model->visit([&](const std::string& name, Parameter& parameter) {
-    auto found = unused.find(name);
-    if (found == unused.end()) {
-      fail(
-          ErrorKind::bad_file,
-          place,
-          "tensor '{}' of shape {} is missing",
-          name,
-          shape_text(parameter.shape()));
-    }
-    check_parameter(place, name, parameter, *found->second);
-    total += found->second->nbytes;
-    used.insert(unused.extract(found));
-  });
-  check_surplus(place, *model, unused);
-
-  DtypePlan plan = plan_dtypes(checkpoint, selection);
-  uint64_t read = 0;
-  Materializer materializer(options.chunk_bytes, [&](uint64_t) {
-    if (options.progress) {
-      options.progress(read, total);
-    }
-  });
-  model->visit([&](const std::string& name, Parameter& parameter) {
-    const hub::TensorInfo& tensor = *used.at(name);
-    auto spec = spec_of(tensor);
-    read += tensor.nbytes;
-    if (auto packed = pack_from_file(checkpoint, tensor, selection)) {
-      parameter.set_packed(std::move(packed), spec);
-      if (options.progress) {
-        options.progress(read, total);
-      }
-      return;
-    }
-    WeightArrays arrays = load_arrays(checkpoint, tensor, plan);
-    std::shared_ptr<const PackedWeights> packed;
-    if (spec) {
-      packed = kernels::pack_quantized(arrays, *spec, selection);
-    } else if (parameter.kind() == Parameter::Kind::matrix) {
-      packed = kernels::pack_dense(arrays.weight, selection);
-    }
-    if (packed) {
-      parameter.set(std::move(arrays), spec);
-      parameter.set_packed(std::move(packed));
-      if (options.progress) {
-        options.progress(read, total);
-      }
-      return;
-    }
-    if (!spec) {
-      arrays.weight = cast(arrays.weight, plan.compute);
-    }
-    for (const auto& part :
-         {std::optional(arrays.weight), arrays.scales, arrays.biases}) {
-      if (part) {
-        materializer.add(*part);
-      }
-    }
-    parameter.set(std::move(arrays), spec);
-  });
-  materializer.finish();
+  load_weights(
+      checkpoint,
+      {model->summary().model_type,
+       [&](const ParameterVisitor& visitor) { model->visit(visitor); },
+       [&](const std::string& name) { return model->skips(name); }},
+      selection,
+      options);
   model->use(selection);
-  // What the conversions used goes back to the system.
-  clear_cache();
   return model;
 }
 
