@@ -6,6 +6,11 @@
 
 namespace mlxx::hub {
 
+const std::vector<DroppedTensor>& Checkpoint::dropped() const {
+  static const std::vector<DroppedTensor> kNone;
+  return kNone;
+}
+
 std::shared_ptr<const Checkpoint> open_checkpoint(
     const std::filesystem::path& path) {
   std::error_code error;

@@ -36,6 +36,12 @@ struct Weight {
   std::optional<mx::array> biases;  // [out, in/group], affine only
 };
 
+// A tensor of the file that no model is to see, and why: "vision tower".
+struct DroppedTensor {
+  TensorInfo info;
+  std::string reason;
+};
+
 struct LoadDtype {
   // What scales and biases of quantized GGUF tensors become; GGUF stores fp16.
   mx::Dtype scales = mx::float16;
@@ -67,6 +73,8 @@ class Checkpoint {
   virtual const TextFiles& text() const = 0;
   // Sorted by name, no duplicates.
   virtual const std::vector<TensorInfo>& tensors() const = 0;
+  // What is left out of tensors() on purpose, sorted by name.
+  virtual const std::vector<DroppedTensor>& dropped() const;
   // Bytes of all weight files.
   virtual uint64_t file_bytes() const = 0;
 

@@ -11,11 +11,13 @@ std::shared_ptr<const Model> load_model(
   kernels::Selection selection =
       options.kernels ? *options.kernels : kernels::select_from_environment();
   JsonView config(checkpoint.config(), "config.json");
-  std::shared_ptr<Model> model =
-      find_model(config.string("model_type")).make(checkpoint);
+  const ModelInfo& info = find_model(config.string("model_type"));
+  auto rewritten = rewrite_checkpoint(info, checkpoint);
+  const hub::Checkpoint& tensors = rewritten ? *rewritten : checkpoint;
+  std::shared_ptr<Model> model = info.make(tensors);
 
   load_weights(
-      checkpoint,
+      tensors,
       {model->summary().model_type,
        [&](const ParameterVisitor& visitor) { model->visit(visitor); },
        [&](const std::string& name) { return model->skips(name); }},

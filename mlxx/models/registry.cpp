@@ -24,4 +24,15 @@ const ModelInfo& find_model(const std::string& model_type) {
       fmt::join(known, ", "));
 }
 
+std::unique_ptr<const hub::Checkpoint> rewrite_checkpoint(
+    const ModelInfo& info,
+    const hub::Checkpoint& checkpoint) {
+  if (!info.rewrite) {
+    return nullptr;
+  }
+  hub::TensorRewrite tensors(checkpoint);
+  info.rewrite(tensors);
+  return std::move(tensors).finish();
+}
+
 }  // namespace mlxx::models
