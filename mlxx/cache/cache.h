@@ -31,22 +31,14 @@ struct TokenSlot {
   std::pair<int, int> kind;
 };
 
-// Decoding state of one attention layer. Not thread-safe; the owner is one
-// sequence (or one batch).
-class KVCache {
+// Decoding state of one layer, or of a few that share it. Not thread-safe; the
+// owner is one sequence (or one batch).
+class LayerCache {
  public:
-  virtual ~KVCache() = default;
-
-  // Takes [B, K, L, D] for L new tokens and returns everything attention may
-  // look at, those included.
-  virtual KVView append(const mx::array& keys, const mx::array& values) = 0;
+  virtual ~LayerCache() = default;
 
   // Tokens seen so far, which is the rope position of the next one.
   virtual int offset() const = 0;
-  // offset(), or an array of it while a graph for every position is recorded.
-  virtual kernels::Position position() const {
-    return offset();
-  }
   // Drops the newest n tokens; returns how many could be dropped.
   virtual int trim(int n) = 0;
   virtual bool is_trimmable() const = 0;
@@ -54,14 +46,10 @@ class KVCache {
   virtual size_t nbytes() const = 0;
   // Arrays to evaluate so that no graph hangs on this cache.
   virtual std::vector<mx::array> state() const = 0;
-  // The mask for L new tokens: "" (none), "causal", or an array. Its width is
-  // the length that append() will return, not the position.
-  using Mask = kernels::AttentionMask;
-  virtual Mask make_mask(int L) const = 0;
 
-  // The two halves of append() for one token, between which somebody else
-  // writes it. token_slot() makes room and may be called again; it returns
-  // nothing if the cache is empty or stores tokens in another way.
+  // The two halves of taking one token, between which somebody else writes it.
+  // token_slot() makes room and may be called again; it returns nothing if the
+  // cache is empty or stores tokens in another way.
   virtual std::optional<TokenSlot> token_slot() {
     return std::nullopt;
   }
@@ -72,7 +60,44 @@ class KVCache {
   }
 };
 
+// Keys and values of one attention layer.
+class KVCache : public LayerCache {
+ public:
+  // Takes [B, K, L, D] for L new tokens and returns everything attention may
+  // look at, those included.
+  virtual KVView append(const mx::array& keys, const mx::array& values) = 0;
+
+  // offset(), or an array of it while a graph for every position is recorded.
+  virtual kernels::Position position() const {
+    return offset();
+  }
+  // The mask for L new tokens: "" (none), "causal", or an array. Its width is
+  // the length that append() will return, not the position.
+  using Mask = kernels::AttentionMask;
+  virtual Mask make_mask(int L) const = 0;
+
+  // Which token each of the keys is that append() of L tokens will return, in
+  // their order there. internal for a cache that returns no arrays.
+  virtual std::vector<int> key_positions(int /* L */) const {
+    fail(ErrorKind::internal, "cache", "has no keys in a known order");
+  }
+  // How many tokens a query sees at most, itself included; 0: all.
+  virtual int window() const {
+    return 0;
+  }
+};
+
 // One entry per layer.
-using CacheList = std::vector<std::unique_ptr<KVCache>>;
+using CacheList = std::vector<std::unique_ptr<LayerCache>>;
+
+// The cache as the kind that a layer works with; internal if it is another.
+template <typename Kind>
+Kind& cache_as(LayerCache& cache) {
+  auto* kind = dynamic_cast<Kind*>(&cache);
+  if (!kind) {
+    fail(ErrorKind::internal, "cache", "a layer was given another layer's");
+  }
+  return *kind;
+}
 
 }  // namespace mlxx::cache

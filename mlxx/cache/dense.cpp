@@ -1,5 +1,7 @@
 #include "mlxx/cache/dense.h"
 
+#include <numeric>
+
 #include <algorithm>
 
 #include "mlxx/cache/token_axis.h"
@@ -89,6 +91,12 @@ void DenseCache::take_token(mx::array keys, mx::array values) {
   keys_ = std::move(keys);
   values_ = std::move(values);
   ++offset_;
+}
+
+std::vector<int> DenseCache::key_positions(int L) const {
+  std::vector<int> positions(static_cast<size_t>(offset() + L));
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
 }
 
 }  // namespace mlxx::cache

@@ -21,6 +21,7 @@ class DenseCache : public KVCache {
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
+  std::vector<int> key_positions(int L) const override;
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;
 

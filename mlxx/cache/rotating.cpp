@@ -184,4 +184,31 @@ KVCache::Mask RotatingCache::make_mask(int L) const {
   return {"", seen};
 }
 
+std::vector<int> RotatingCache::key_positions(int L) const {
+  int held = keys_ ? std::min(offset_, keys_->shape(2)) : 0;
+  std::vector<int> positions;
+  auto add_range = [&](int from, int to) {
+    for (int p = from; p < to; ++p) {
+      positions.push_back(p);
+    }
+  };
+  if (L == 1 && held >= max_size_) {
+    // Newest in its slot, older ones before it around the ring.
+    int ring = max_size_ - keep_;
+    bool at_end = next_ >= max_size_ || keys_->shape(2) > max_size_;
+    int slot = at_end ? keep_ : next_;
+    add_range(0, keep_);
+    for (int s = keep_; s < max_size_; ++s) {
+      positions.push_back(offset_ - ((slot - s) % ring + ring) % ring);
+    }
+    return positions;
+  }
+  // In the order of time; a chunk leaves max_size - 1 of the earlier ones.
+  int stay = L == 1 ? held : std::min(held, max_size_ - 1);
+  int kept = std::min(keep_, stay);
+  add_range(0, kept);
+  add_range(offset_ - (stay - kept), offset_ + L);
+  return positions;
+}
+
 }  // namespace mlxx::cache

@@ -27,6 +27,10 @@ class RotatingCache : public KVCache {
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
+  std::vector<int> key_positions(int L) const override;
+  int window() const override {
+    return max_size_;
+  }
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;
 

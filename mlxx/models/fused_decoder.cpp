@@ -84,9 +84,31 @@ std::string describe(
   return parameters.problem();
 }
 
+// What the kernel does not compute yet, or empty.
+std::string uncovered(const DecoderSpec& decoder) {
+  if (decoder.embedding_multiplier != 1 || decoder.learned_positions > 0 ||
+      decoder.head_input_divisor != 1 || decoder.logits_multiplier != 1 ||
+      decoder.logits_divisor != 1 || decoder.final_softcap != 0) {
+    return "its embedding or logits are scaled";
+  }
+  for (const auto& layer : decoder.layers) {
+    if (!layer.rope || layer.activation != kernels::Activation::silu ||
+        layer.norm.kind != nn::NormSpec::Kind::rms || layer.softcap != 0 ||
+        layer.query_scale.beta != 0 || layer.parallel ||
+        layer.residual_multiplier != 1 || layer.clip_residual) {
+      return "a layer is not llama's";
+    }
+  }
+  return {};
+}
+
 std::string describe(
     const FusedDecoder::Parts& parts,
     kernels::DecoderWeights& weights) {
+  std::string problem = uncovered(parts.spec);
+  if (!problem.empty()) {
+    return problem;
+  }
   Parameters embedding(parts.embedding);
   weights.embedding = embedding.matrix("weight");
   weights.head = {weights.embedding, {}};
@@ -101,14 +123,14 @@ std::string describe(
   if (!embedding.problem().empty()) {
     return "the embedding's " + embedding.problem();
   }
-  const nn::LayerSpec& spec = parts.blocks.front().spec();
+  const nn::LayerSpec& spec = parts.blocks.front()->spec();
   weights.hidden_size = spec.hidden_size;
   weights.intermediate_size = spec.intermediate_size;
   weights.heads = spec.heads;
   weights.kv_heads = spec.kv_heads;
   weights.head_size = spec.head_size;
   weights.attention_scale = spec.attention_scale;
-  weights.norm_eps = spec.norm_eps;
+  weights.norm_eps = spec.norm.eps;
   auto rotations = spec.rope->rotations();
   if (!rotations) {
     return fmt::format("rope '{}' depends on the length", spec.rope->name());
@@ -116,11 +138,11 @@ std::string describe(
   weights.rotations = std::move(rotations->per_position);
   weights.rotation_scale = rotations->scale;
   weights.rotate_pairs = rotations->pairs;
-  for (auto& block : parts.blocks) {
-    if (block.spec().rope != spec.rope) {
+  for (auto* block : parts.blocks) {
+    if (block->spec().rope != spec.rope) {
       return "layers rotate in different ways";
     }
-    std::string problem = describe(block, weights.layers.emplace_back());
+    problem = describe(*block, weights.layers.emplace_back());
     if (!problem.empty()) {
       return problem;
     }

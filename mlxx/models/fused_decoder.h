@@ -5,6 +5,7 @@
 
 #include "mlxx/cache/cache.h"
 #include "mlxx/kernels/decode_step/decode_step.h"
+#include "mlxx/models/decoder_spec.h"
 #include "mlxx/nn/block.h"
 #include "mlxx/nn/embedding.h"
 
@@ -16,9 +17,10 @@ class FusedDecoder {
  public:
   // The modules of a decoder. `head` null: the embedding.
   struct Parts {
+    const DecoderSpec& spec;
     nn::Embedding& embedding;
-    std::span<nn::TransformerBlock> blocks;
-    nn::RMSNorm& norm;
+    std::span<nn::TransformerBlock* const> blocks;
+    nn::Norm& norm;
     nn::Linear* head;
   };
   // Once the weights are in. Nothing, and the reason in `why`, if the kernel

@@ -20,6 +20,9 @@ struct CacheOptions {
   // One entry per layer, for plain operations layer by layer, also where the
   // whole decoder could run as one kernel: what gradients need.
   bool per_layer = false;
+  // A batch of rows that begin with so many tokens of padding each; empty:
+  // without. Runs as plain operations layer by layer.
+  std::vector<int> left_padding = {};
 
   bool operator==(const CacheOptions&) const = default;
 };

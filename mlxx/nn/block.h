@@ -1,36 +1,70 @@
 #pragma once
 
 #include "mlxx/nn/attention.h"
+#include "mlxx/nn/decoder_layer.h"
 #include "mlxx/nn/mlp.h"
 #include "mlxx/nn/norm.h"
 
 namespace mlxx::nn {
 
-// h = x + attention(norm(x)); h + mlp(norm(h)). Parameters: self_attn, mlp,
-// input_layernorm, post_attention_layernorm.
-class TransformerBlock {
+// A feed-forward network of another kind than Mlp in a block, such as a
+// mixture of experts.
+class FeedForward {
  public:
-  explicit TransformerBlock(const LayerSpec& spec);
+  virtual ~FeedForward() = default;
+  virtual mx::array operator()(const mx::array& x) const = 0;
+  virtual void visit(
+      const std::string& prefix,
+      const ParameterVisitor& visitor) = 0;
+  virtual void use(const kernels::Selection& selection) = 0;
+};
 
-  // Which kernels compute; without a call the plain operations.
-  void use(const kernels::Selection& selection);
+// x + residual_multiplier * y, as float16 without overflow if `clip`.
+mx::array add_residual(
+    const mx::array& x,
+    const mx::array& y,
+    float multiplier = 1,
+    bool clip = false);
+
+// Attention and a feed-forward network, each added to what comes in, with
+// norms before and after them as the spec names them. Parameters: under the
+// spec's names.
+class TransformerBlock : public DecoderLayer {
+ public:
+  // `network` instead of the spec's Mlp, if there is one.
+  explicit TransformerBlock(
+      const LayerSpec& spec,
+      std::unique_ptr<FeedForward> network = nullptr);
 
   const LayerSpec& spec() const {
     return spec_;
   }
-  // x [B, L, E] -> [B, L, E]
+  // Whether the network is the spec's Mlp.
+  bool has_mlp() const {
+    return mlp_.has_value();
+  }
+
   mx::array operator()(
       const mx::array& x,
       const kernels::AttentionMask& mask,
-      cache::KVCache& cache) const;
-  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+      cache::LayerCache& cache) const override;
+  StateSpec state() const override;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor)
+      override;
+  void use(const kernels::Selection& selection) override;
 
  private:
+  mx::array feed_forward(const mx::array& x) const;
+  mx::array add(const mx::array& x, const mx::array& y) const;
+
   LayerSpec spec_;
-  Attention self_attn_;
-  GatedMlp mlp_;
-  RMSNorm input_layernorm_;
-  RMSNorm post_attention_layernorm_;
+  Attention attention_;
+  std::optional<Mlp> mlp_;
+  std::unique_ptr<FeedForward> network_;
+  std::optional<Norm> before_attention_;
+  std::optional<Norm> after_attention_;
+  std::optional<Norm> before_mlp_;
+  std::optional<Norm> after_mlp_;
 };
 
 }  // namespace mlxx::nn

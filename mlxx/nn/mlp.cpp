@@ -1,24 +1,31 @@
 #include "mlxx/nn/mlp.h"
 
-#include "mlxx/kernels/swiglu/swiglu.h"
-
 namespace mlxx::nn {
 
-GatedMlp::GatedMlp(int hidden_size, int intermediate_size, bool bias)
-    : gate_proj_(hidden_size, intermediate_size, bias),
-      up_proj_(hidden_size, intermediate_size, bias),
-      down_proj_(intermediate_size, hidden_size, bias) {}
-
-mx::array GatedMlp::operator()(const mx::array& x) const {
-  return down_proj_(kernels::swiglu(gate_proj_(x), up_proj_(x), selection_));
+Mlp::Mlp(const LayerSpec& spec)
+    : names_(spec.names),
+      activation_(spec.activation),
+      up_(spec.hidden_size, spec.intermediate_size, spec.mlp_bias),
+      down_(spec.intermediate_size, spec.hidden_size, spec.mlp_bias) {
+  if (!names_.gate.empty()) {
+    gate_.emplace(spec.hidden_size, spec.intermediate_size, spec.mlp_bias);
+  }
 }
 
-void GatedMlp::visit(
-    const std::string& prefix,
-    const ParameterVisitor& visitor) {
-  gate_proj_.visit(prefix + ".gate_proj", visitor);
-  up_proj_.visit(prefix + ".up_proj", visitor);
-  down_proj_.visit(prefix + ".down_proj", visitor);
+mx::array Mlp::operator()(const mx::array& x) const {
+  if (!gate_) {
+    return down_(kernels::activate(up_(x), activation_));
+  }
+  return down_(
+      kernels::gated_activation((*gate_)(x), up_(x), activation_, selection_));
+}
+
+void Mlp::visit(const std::string& prefix, const ParameterVisitor& visitor) {
+  if (gate_) {
+    gate_->visit(prefix + "." + names_.gate, visitor);
+  }
+  up_.visit(prefix + "." + names_.up, visitor);
+  down_.visit(prefix + "." + names_.down, visitor);
 }
 
 }  // namespace mlxx::nn

@@ -1,14 +1,15 @@
 #pragma once
 
-#include "mlxx/kernels/select.h"
+#include "mlxx/nn/layer_spec.h"
 #include "mlxx/nn/linear.h"
 
 namespace mlxx::nn {
 
-// down(silu(gate(x)) * up(x)). Parameters: gate_proj, up_proj, down_proj.
-class GatedMlp {
+// down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate. Parameters:
+// as the spec names them.
+class Mlp {
  public:
-  GatedMlp(int hidden_size, int intermediate_size, bool bias);
+  explicit Mlp(const LayerSpec& spec);
   // Which kernels compute; without a call the plain operations.
   void use(const kernels::Selection& selection) {
     selection_ = selection;
@@ -17,9 +18,11 @@ class GatedMlp {
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
  private:
-  Linear gate_proj_;
-  Linear up_proj_;
-  Linear down_proj_;
+  LayerNames names_;
+  kernels::Activation activation_;
+  std::optional<Linear> gate_;
+  Linear up_;
+  Linear down_;
   kernels::Selection selection_;
 };
 

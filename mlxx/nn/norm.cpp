@@ -4,37 +4,31 @@
 
 namespace mlxx::nn {
 
-RMSNorm::RMSNorm(int size, float eps)
-    : weight_({size}, Parameter::Kind::tensor), eps_(eps) {}
-
-mx::array RMSNorm::operator()(const mx::array& x) const {
-  return kernels::rms_norm(x, weight_.value(), eps_, selection_);
-}
-
-void RMSNorm::visit(
-    const std::string& prefix,
-    const ParameterVisitor& visitor) {
-  visitor(prefix + ".weight", weight_);
-}
-
-LayerNorm::LayerNorm(int size, float eps, bool bias)
-    : weight_({size}, Parameter::Kind::tensor), eps_(eps) {
-  if (bias) {
+Norm::Norm(int size, const NormSpec& spec)
+    : weight_({size}, Parameter::Kind::tensor), spec_(spec) {
+  if (spec.bias) {
     bias_.emplace(mx::Shape{size}, Parameter::Kind::tensor);
   }
 }
 
-mx::array LayerNorm::operator()(const mx::array& x) const {
+mx::array Norm::operator()(const mx::array& x) const {
+  using Kind = NormSpec::Kind;
+  mx::array weight = weight_.value();
+  if (spec_.kind == Kind::rms_plus_one || spec_.kind == Kind::layer_plus_one) {
+    // At run time and in the weight's own dtype, as the reference rounds it.
+    weight = mx::add(mx::array(1.0f, weight.dtype()), weight);
+  }
+  if (spec_.kind == Kind::rms || spec_.kind == Kind::rms_plus_one) {
+    return kernels::rms_norm(x, weight, spec_.eps, selection_);
+  }
   return mx::fast::layer_norm(
       x,
-      weight_.value(),
+      weight,
       bias_ ? std::optional(bias_->value()) : std::nullopt,
-      eps_);
+      spec_.eps);
 }
 
-void LayerNorm::visit(
-    const std::string& prefix,
-    const ParameterVisitor& visitor) {
+void Norm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
   visitor(prefix + ".weight", weight_);
   if (bias_) {
     visitor(prefix + ".bias", *bias_);

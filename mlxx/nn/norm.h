@@ -2,13 +2,15 @@
 
 #include "mlxx/core/parameters.h"
 #include "mlxx/kernels/select.h"
+#include "mlxx/nn/layer_spec.h"
 
 namespace mlxx::nn {
 
-// x / sqrt(mean(x^2) + eps) * weight over the last axis, the mean in float32.
-class RMSNorm {
+// Normalises the last axis; means and variances are in float32.
+// Parameters: weight and, if the spec has one, bias.
+class Norm {
  public:
-  RMSNorm(int size, float eps);
+  Norm(int size, const NormSpec& spec);
   // Which kernels compute; without a call the plain operations.
   void use(const kernels::Selection& selection) {
     selection_ = selection;
@@ -16,23 +18,15 @@ class RMSNorm {
   mx::array operator()(const mx::array& x) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
- private:
-  Parameter weight_;  // [size]
-  float eps_;
-  kernels::Selection selection_;
-};
-
-// (x - mean) / sqrt(var + eps) * weight + bias over the last axis.
-class LayerNorm {
- public:
-  LayerNorm(int size, float eps, bool bias);
-  mx::array operator()(const mx::array& x) const;
-  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+  const NormSpec& spec() const {
+    return spec_;
+  }
 
  private:
   Parameter weight_;               // [size]
   std::optional<Parameter> bias_;  // [size]
-  float eps_;
+  NormSpec spec_;
+  kernels::Selection selection_;
 };
 
 }  // namespace mlxx::nn

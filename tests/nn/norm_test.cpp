@@ -14,8 +14,8 @@ void set_all(auto& module, const mx::array& weight, const mx::array& bias) {
   });
 }
 
-TEST(RMSNorm, MatchesTheFormula) {
-  RMSNorm norm(32, 1e-5f);
+TEST(RmsNorm, MatchesTheFormula) {
+  Norm norm(32, {.eps = 1e-5f});
   mx::array weight = normal({32}, 1);
   set_all(norm, weight, weight);
   mx::array x = normal({2, 3, 32}, 2);
@@ -27,8 +27,8 @@ TEST(RMSNorm, MatchesTheFormula) {
 }
 
 // The square of 7e4 does not fit float16, nor does a sum of squares of 2e2.
-TEST(RMSNorm, LargeHalfPrecisionActivationsStayFinite) {
-  RMSNorm norm(64, 1e-5f);
+TEST(RmsNorm, LargeHalfPrecisionActivationsStayFinite) {
+  Norm norm(64, {.eps = 1e-5f});
   for (auto dtype : {mx::float16, mx::bfloat16}) {
     mx::array ones = mx::ones({64}, dtype);
     set_all(norm, ones, ones);
@@ -49,10 +49,12 @@ TEST(LayerNorm, MatchesTheFormulaWithAndWithoutBias) {
           centred,
           mx::rsqrt(mx::add(mx::var(x, -1, true), mx::array(1e-5f)))),
       weight);
-  LayerNorm plain(32, 1e-5f, false);
+  Norm plain(32, {.kind = NormSpec::Kind::layer, .eps = 1e-5f});
   set_all(plain, weight, bias);
   EXPECT_LT(relative_error(plain(x), scaled), 1e-5);
-  LayerNorm biased(32, 1e-5f, true);
+  Norm biased(
+      32,
+      {.kind = NormSpec::Kind::layer, .eps = 1e-5f, .bias = true});
   set_all(biased, weight, bias);
   EXPECT_LT(relative_error(biased(x), mx::add(scaled, bias)), 1e-5);
 }

@@ -213,7 +213,7 @@ mx::array rope(
     const Selection& selection) {
   bool covered = selection.has_cpu_kernels() && x.dtype() == mx::float32 &&
       x.ndim() == 4 && x.size() > 0 && !angles.traditional &&
-      angles.dims <= x.shape(3);
+      angles.dims <= x.shape(3) && (!first.array || first.array->size() == 1);
   if (!covered) {
     return plain_rope(x, angles, first);
   }

@@ -19,11 +19,22 @@ struct RopeAngles {
 };
 
 // The position of the first of L tokens: a number, or in a graph that serves
-// every position an int32 array of one element.
+// every position an int32 array of one element, or one for each row [B].
 struct Position {
   // Implicit, since almost every position is a number.
   Position(int number) : number(number) {}
   explicit Position(mx::array array) : array(std::move(array)) {}
+
+  // Of all L tokens: [L], or [B, L] of an array with B elements.
+  mx::array of_tokens(int length) const {
+    mx::array steps = mx::arange(length);
+    if (!array) {
+      return mx::add(steps, mx::array(number, mx::int32));
+    }
+    return mx::add(
+        steps,
+        array->size() == 1 ? mx::flatten(*array) : mx::expand_dims(*array, 1));
+  }
 
   int number = 0;
   std::optional<mx::array> array;

@@ -1,0 +1,218 @@
+#include "mlxx/models/decoder_model.h"
+
+#include <algorithm>
+
+#include "mlxx/base/log.h"
+#include "mlxx/models/layer_caches.h"
+#include "mlxx/nn/block.h"
+
+namespace mlxx::models {
+namespace {
+
+mx::array number(float value, mx::Dtype dtype) {
+  return mx::array(value, dtype);
+}
+
+DecoderLayers blocks_of(const DecoderSpec& spec) {
+  DecoderLayers layers;
+  for (const auto& layer : spec.layers) {
+    layers.push_back(std::make_unique<nn::TransformerBlock>(layer));
+  }
+  return layers;
+}
+
+// One mask for all layers of a kind, from the first cache of that kind.
+class Masks {
+ public:
+  const kernels::AttentionMask&
+  of(const nn::StateSpec& state, const cache::LayerCache& cache, int length) {
+    auto found = std::ranges::find_if(masks_, [&](const auto& entry) {
+      return entry.first.first == state.kind &&
+          entry.first.second == state.window;
+    });
+    if (found != masks_.end()) {
+      return found->second;
+    }
+    kernels::AttentionMask mask;
+    if (const auto* kv = dynamic_cast<const cache::KVCache*>(&cache)) {
+      mask = kv->make_mask(length);
+    }
+    masks_.push_back({{state.kind, state.window}, std::move(mask)});
+    return masks_.back().second;
+  }
+
+ private:
+  using Key = std::pair<nn::StateSpec::Kind, int>;
+  std::vector<std::pair<Key, kernels::AttentionMask>> masks_;
+};
+
+}  // namespace
+
+DecoderModel::DecoderModel(DecoderSpec spec)
+    : DecoderModel(spec, blocks_of(spec)) {}
+
+DecoderModel::DecoderModel(DecoderSpec spec, DecoderLayers layers)
+    : spec_(std::move(spec)),
+      embed_tokens_(spec_.vocab_size, spec_.hidden_size),
+      layers_(std::move(layers)),
+      norm_(spec_.hidden_size, spec_.final_norm) {
+  if (spec_.learned_positions > 0) {
+    positions_.emplace(spec_.learned_positions, spec_.hidden_size);
+  }
+  if (!spec_.tied) {
+    lm_head_.emplace(spec_.hidden_size, spec_.vocab_size, spec_.head_bias);
+  }
+}
+
+ModelSummary DecoderModel::summary() const {
+  ModelSummary summary;
+  summary.model_type = spec_.model_type;
+  summary.layers = static_cast<int>(layers_.size());
+  summary.hidden_size = spec_.hidden_size;
+  summary.vocab_size = spec_.vocab_size;
+  summary.max_position_embeddings = spec_.max_position_embeddings;
+  Model::visit([&](const std::string&, const Parameter& parameter) {
+    summary.parameters += parameter.count();
+    summary.weight_bytes += parameter.nbytes();
+  });
+  return summary;
+}
+
+cache::CacheList DecoderModel::make_cache(const CacheOptions& options) const {
+  bool plain = options.per_layer || options.max_kv_size > 0 ||
+      !options.left_padding.empty();
+  if (fused_ && !plain) {
+    return fused_->make_cache();
+  }
+  cache::CacheList caches;
+  for (const auto& layer : layers_) {
+    caches.push_back(make_layer_cache(layer->state(), options));
+  }
+  return caches;
+}
+
+mx::array DecoderModel::forward(
+    const mx::array& tokens,
+    cache::CacheList& cache) const {
+  if (FusedDecoder::made(cache)) {
+    return (*fused_)(tokens, cache, kernels::LogitRows::all);
+  }
+  return head(norm_(trunk(tokens, cache)));
+}
+
+mx::array DecoderModel::forward_last(
+    const mx::array& tokens,
+    cache::CacheList& cache) const {
+  if (FusedDecoder::made(cache)) {
+    return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
+  }
+  mx::array h = trunk(tokens, cache);
+  int last = h.shape(1) - 1;
+  h = mx::slice(h, {0, last, 0}, {h.shape(0), last + 1, h.shape(2)});
+  return mx::squeeze(head(norm_(h)), 1);
+}
+
+void DecoderModel::visit(const ParameterVisitor& visitor) {
+  embed_tokens_.visit(spec_.embedding, visitor);
+  if (positions_) {
+    positions_->visit(spec_.positions, visitor);
+  }
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i]->visit(fmt::format("{}.{}", spec_.layer_list, i), visitor);
+  }
+  norm_.visit(spec_.norm, visitor);
+  if (lm_head_) {
+    lm_head_->visit(spec_.head, visitor);
+  }
+}
+
+void DecoderModel::use(const kernels::Selection& selection) {
+  for (auto& layer : layers_) {
+    layer->use(selection);
+  }
+  norm_.use(selection);
+  std::vector<nn::TransformerBlock*> blocks;
+  for (auto& layer : layers_) {
+    if (auto* block = dynamic_cast<nn::TransformerBlock*>(layer.get())) {
+      blocks.push_back(block);
+    }
+  }
+  std::string why = "not every layer is a plain transformer block";
+  if (blocks.size() == layers_.size()) {
+    fused_ = FusedDecoder::make(
+        {spec_, embed_tokens_, blocks, norm_, lm_head_ ? &*lm_head_ : nullptr},
+        selection,
+        why);
+  }
+  if (!fused_) {
+    log_debug("{}: operations layer by layer, since {}", spec_.model_type, why);
+  }
+}
+
+bool DecoderModel::skips(const std::string& tensor) const {
+  return tensor.find("self_attn.rotary_emb.inv_freq") != std::string::npos ||
+      (spec_.tied && tensor == spec_.head + ".weight");
+}
+
+mx::array DecoderModel::embed(
+    const mx::array& tokens,
+    const cache::CacheList& cache) const {
+  mx::array h = embed_tokens_(tokens);
+  if (spec_.embedding_multiplier != 1) {
+    mx::array multiplier =
+        spec_.multiplier_rounding == MultiplierRounding::bfloat16
+        ? mx::astype(
+              number(spec_.embedding_multiplier, mx::bfloat16),
+              h.dtype())
+        : number(spec_.embedding_multiplier, h.dtype());
+    h = mx::multiply(h, multiplier);
+  }
+  if (positions_) {
+    const auto& kv = cache::cache_as<cache::KVCache>(*cache.front());
+    kernels::Position first = kv.position();
+    int length = tokens.shape(1);
+    if (!first.array && first.number + length > spec_.learned_positions) {
+      fail(
+          ErrorKind::invalid_request,
+          spec_.model_type,
+          "position {} is past the {} that this model has",
+          first.number + length,
+          spec_.learned_positions);
+    }
+    h = mx::add(h, (*positions_)(first.of_tokens(length)));
+  }
+  return h;
+}
+
+mx::array DecoderModel::trunk(const mx::array& tokens, cache::CacheList& cache)
+    const {
+  mx::array h = embed(tokens, cache);
+  Masks masks;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const auto& mask = masks.of(layers_[i]->state(), *cache[i], h.shape(1));
+    h = (*layers_[i])(h, mask, *cache[i]);
+  }
+  return h;
+}
+
+mx::array DecoderModel::head(const mx::array& h) const {
+  mx::array x = h;
+  if (spec_.head_input_divisor != 1) {
+    x = mx::divide(x, number(spec_.head_input_divisor, x.dtype()));
+  }
+  mx::array logits = lm_head_ ? (*lm_head_)(x) : embed_tokens_.as_linear(x);
+  mx::Dtype dtype = logits.dtype();
+  if (spec_.logits_multiplier != 1) {
+    logits = mx::multiply(logits, number(spec_.logits_multiplier, dtype));
+  }
+  if (spec_.logits_divisor != 1) {
+    logits = mx::divide(logits, number(spec_.logits_divisor, dtype));
+  }
+  if (spec_.final_softcap != 0) {
+    mx::array cap = number(spec_.final_softcap, dtype);
+    logits = mx::multiply(mx::tanh(mx::divide(logits, cap)), cap);
+  }
+  return logits;
+}
+
+}  // namespace mlxx::models

@@ -1,0 +1,52 @@
+#include "mlxx/models/layer_caches.h"
+
+#include <algorithm>
+
+#include "mlxx/base/error.h"
+#include "mlxx/cache/dense.h"
+#include "mlxx/cache/padded.h"
+#include "mlxx/cache/rotating.h"
+
+namespace mlxx::models {
+namespace {
+
+// The first tokens stay when --max-kv-size drops old ones: attention leans on
+// them.
+constexpr int kTokensKept = 4;
+
+std::unique_ptr<cache::KVCache> attention_cache(int window, int limit) {
+  if (window > 0) {
+    return std::make_unique<cache::RotatingCache>(
+        limit > 0 ? std::min(limit, window) : window);
+  }
+  if (limit > 0) {
+    return std::make_unique<cache::RotatingCache>(limit, kTokensKept);
+  }
+  return std::make_unique<cache::DenseCache>();
+}
+
+}  // namespace
+
+std::unique_ptr<cache::LayerCache> make_layer_cache(
+    const nn::StateSpec& state,
+    const CacheOptions& options) {
+  switch (state.kind) {
+    case nn::StateSpec::Kind::attention: {
+      auto kv = attention_cache(state.window, options.max_kv_size);
+      if (options.left_padding.empty()) {
+        return kv;
+      }
+      return std::make_unique<cache::PaddedCache>(
+          std::move(kv),
+          options.left_padding);
+    }
+    case nn::StateSpec::Kind::chunked:
+    case nn::StateSpec::Kind::recurrent:
+    case nn::StateSpec::Kind::composite:
+    case nn::StateSpec::Kind::none:
+      break;
+  }
+  fail(ErrorKind::internal, "models", "no cache of that kind");
+}
+
+}  // namespace mlxx::models

@@ -1,0 +1,145 @@
+#include "mlxx/nn/switch_mlp.h"
+
+#include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/swiglu/swiglu.h"
+
+namespace mlxx::nn {
+namespace {
+
+std::vector<mx::array> plain_clamped_gated(
+    const std::vector<mx::array>& inputs) {
+  constexpr float kAlpha = 1.702f;
+  constexpr float kLimit = 7.0f;
+  auto scalar = [&](float value) {
+    return mx::array(value, inputs[0].dtype());
+  };
+  mx::array gate = mx::minimum(inputs[0], scalar(kLimit));
+  mx::array up = mx::clip(inputs[1], scalar(-kLimit), scalar(kLimit));
+  return {mx::multiply(
+      mx::add(up, scalar(1.0f)),
+      mx::multiply(gate, mx::sigmoid(mx::multiply(scalar(kAlpha), gate))))};
+}
+
+// Tokens in the order of their experts.
+struct SortedTokens {
+  mx::array x;        // [routed rows, 1, hidden]
+  mx::array experts;  // [routed rows]
+  mx::array inverse;  // where each routed row went
+};
+
+// x [..., 1, 1, hidden], experts [..., k].
+SortedTokens sort_by_expert(const mx::array& x, const mx::array& experts) {
+  mx::array flat = mx::flatten(experts);
+  mx::array order = mx::argsort(flat);
+  mx::array inverse = mx::argsort(order);
+  mx::array token =
+      mx::floor_divide(order, mx::array(experts.shape(-1), order.dtype()));
+  return {
+      mx::take(mx::flatten(x, 0, -3), token, 0),
+      mx::take(flat, order, 0),
+      inverse};
+}
+
+}  // namespace
+
+SwitchLinear::SwitchLinear(
+    int experts,
+    int in_features,
+    int out_features,
+    bool bias)
+    : weight_({experts, out_features, in_features}, Parameter::Kind::matrix) {
+  if (bias) {
+    bias_.emplace(mx::Shape{experts, out_features}, Parameter::Kind::tensor);
+  }
+}
+
+mx::array SwitchLinear::operator()(
+    const mx::array& x,
+    const mx::array& indices,
+    bool sorted) const {
+  mx::array y = kernels::expert_matmul(x, weight_, indices, sorted);
+  return bias_
+      ? mx::add(y, mx::expand_dims(mx::take(bias_->value(), indices, 0), -2))
+      : y;
+}
+
+void SwitchLinear::visit(
+    const std::string& prefix,
+    const ParameterVisitor& visitor) {
+  visitor(prefix + ".weight", weight_);
+  if (bias_) {
+    visitor(prefix + ".bias", *bias_);
+  }
+}
+
+mx::array silu_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection) {
+  return kernels::swiglu(gate, up, selection);
+}
+
+mx::array clamped_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection&) {
+  static const auto compiled =
+      mx::compile(plain_clamped_gated, /* shapeless= */ true);
+  return compiled({gate, up})[0];
+}
+
+SwitchMlp::SwitchMlp(SwitchMlpOptions options)
+    : activation_(std::move(options.activation)),
+      gate_proj_(
+          options.experts,
+          options.hidden_size,
+          options.intermediate_size,
+          options.bias),
+      up_proj_(
+          options.experts,
+          options.hidden_size,
+          options.intermediate_size,
+          options.bias),
+      down_proj_(
+          options.experts,
+          options.intermediate_size,
+          options.hidden_size,
+          options.bias) {}
+
+mx::array SwitchMlp::products(
+    const mx::array& x,
+    const mx::array& experts,
+    bool sorted) const {
+  mx::array up = up_proj_(x, experts, sorted);
+  mx::array gate = gate_proj_(x, experts, sorted);
+  return down_proj_(activation_(gate, up, selection_), experts, sorted);
+}
+
+mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
+    const {
+  mx::array rows = mx::expand_dims(x, {-2, -3});
+  mx::array chosen = mx::stop_gradient(experts);
+  bool groups = gate_proj_.groups_rows() && up_proj_.groups_rows() &&
+      down_proj_.groups_rows();
+  if (groups || static_cast<int64_t>(chosen.size()) < kSortedRows) {
+    return mx::squeeze(products(rows, chosen, false), -2);
+  }
+  SortedTokens sorted = sort_by_expert(rows, chosen);
+  mx::array y = products(sorted.x, sorted.experts, true);
+  y = mx::unflatten(mx::take(y, sorted.inverse, 0), 0, chosen.shape());
+  return mx::squeeze(y, -2);
+}
+
+void SwitchMlp::visit(
+    const std::string& prefix,
+    const ParameterVisitor& visitor) {
+  gate_proj_.visit(prefix + ".gate_proj", visitor);
+  up_proj_.visit(prefix + ".up_proj", visitor);
+  down_proj_.visit(prefix + ".down_proj", visitor);
+}
+
+mx::array combine_experts(const mx::array& y, const mx::array& weights) {
+  return mx::sum(mx::multiply(y, mx::expand_dims(weights, -1)), -2);
+}
+
+}  // namespace mlxx::nn

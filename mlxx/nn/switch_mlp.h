@@ -1,0 +1,96 @@
+#pragma once
+
+#include <functional>
+
+#include "mlxx/core/parameters.h"
+#include "mlxx/kernels/select.h"
+
+namespace mlxx::nn {
+
+// Rows that an expert's product is worth sorting for: with as many routed rows
+// or more mlx-lm puts them in the order of their experts.
+inline constexpr int kSortedRows = 64;
+
+// x [..., M, in] times the transpose of one of `experts` matrices, chosen per
+// row; see kernels::expert_matmul for the axes. Reference: mlx-lm 0.32.2,
+// models/switch_layers.py, SwitchLinear and QuantizedSwitchLinear.
+class SwitchLinear {
+ public:
+  SwitchLinear(int experts, int in_features, int out_features, bool bias);
+
+  mx::array
+  operator()(const mx::array& x, const mx::array& indices, bool sorted) const;
+
+  // weight, and bias if there is one.
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+  // Whether the product groups rows by expert itself.
+  bool groups_rows() const {
+    return weight_.packed() != nullptr;
+  }
+
+ private:
+  Parameter weight_;               // [experts, out, in]
+  std::optional<Parameter> bias_;  // [experts, out]
+};
+
+// gate, up -> what goes into the last product; both of one shape.
+using GatedActivation = std::function<mx::array(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection)>;
+
+// silu(gate) * up.
+mx::array silu_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection);
+
+// That of gpt_oss: with gate at most 7 and up within +-7,
+// (up + 1) * gate * sigmoid(1.702 * gate). Compiled as one function as in
+// mlx-lm.
+mx::array clamped_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection);
+
+struct SwitchMlpOptions {
+  int experts = 0;
+  int hidden_size = 0;
+  int intermediate_size = 0;
+  bool bias = false;
+  GatedActivation activation = silu_gated;
+};
+
+// down(activation(gate(x), up(x))) of k experts for each token, not yet added
+// up. Parameters: gate_proj, up_proj, down_proj. Reference: mlx-lm's SwitchGLU,
+// with its sorting and the order of its products, which is up, then gate.
+class SwitchMlp {
+ public:
+  explicit SwitchMlp(SwitchMlpOptions options);
+
+  // Which kernels compute; without a call the plain operations.
+  void use(const kernels::Selection& selection) {
+    selection_ = selection;
+  }
+  // x [..., hidden], experts [..., k] of any integer dtype -> [..., k, hidden].
+  // No gradient flows into the choice of experts.
+  mx::array operator()(const mx::array& x, const mx::array& experts) const;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+ private:
+  mx::array products(const mx::array& x, const mx::array& experts, bool sorted)
+      const;
+
+  GatedActivation activation_;
+  SwitchLinear gate_proj_;
+  SwitchLinear up_proj_;
+  SwitchLinear down_proj_;
+  kernels::Selection selection_;
+};
+
+// The weighted sum of what k experts made of each token: y [..., k, hidden],
+// weights [..., k] -> [..., hidden], in the dtype that both have together.
+mx::array combine_experts(const mx::array& y, const mx::array& weights);
+
+}  // namespace mlxx::nn
