@@ -7,6 +7,8 @@
 #include "mlxx/core/device.h"
 #include "mlxx/core/materialize.h"
 #include "mlxx/core/memory.h"
+#include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/panel_memory.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
 namespace mlxx::models {
@@ -137,11 +139,28 @@ std::shared_ptr<const PackedWeights> pack_from_file(
     const hub::Checkpoint& checkpoint,
     const hub::TensorInfo& tensor,
     const kernels::Selection& selection) {
-  if (!tensor.quantization || !selection.has_cpu_kernels()) {
+  if (!tensor.quantization || tensor.shape.size() != 2 ||
+      !selection.has_cpu_kernels()) {
     return nullptr;
   }
   auto rows = checkpoint.rows(tensor.name);
   return rows ? kernels::pack_rows(*rows, selection) : nullptr;
+}
+
+// Null: MLX's form stays.
+std::shared_ptr<const PackedWeights> pack(
+    const Parameter& parameter,
+    const WeightArrays& arrays,
+    const std::optional<QuantizationSpec>& spec,
+    const kernels::Selection& selection) {
+  if (parameter.kind() != Parameter::Kind::matrix) {
+    return nullptr;
+  }
+  if (parameter.shape().size() == 3) {
+    return kernels::pack_experts(arrays, spec, selection);
+  }
+  return spec ? kernels::pack_quantized(arrays, *spec, selection)
+              : kernels::pack_dense(arrays.weight, selection);
 }
 
 }  // namespace
@@ -174,6 +193,11 @@ void load_weights(
   });
   check_surplus(place, target, unused);
 
+  kernels::Selection placed = selection;
+  if (selection.has_cpu_kernels()) {
+    // Of one size with the file, or nearly.
+    placed.memory = std::make_shared<kernels::PanelMemory>(total);
+  }
   DtypePlan plan = plan_dtypes(checkpoint, selection);
   uint64_t read = 0;
   Materializer materializer(options.chunk_bytes, [&](uint64_t) {
@@ -185,7 +209,7 @@ void load_weights(
     const hub::TensorInfo& tensor = *used.at(name);
     auto spec = spec_of(tensor);
     read += tensor.nbytes;
-    if (auto packed = pack_from_file(checkpoint, tensor, selection)) {
+    if (auto packed = pack_from_file(checkpoint, tensor, placed)) {
       parameter.set_packed(std::move(packed), spec);
       if (options.progress) {
         options.progress(read, total);
@@ -193,13 +217,7 @@ void load_weights(
       return;
     }
     WeightArrays arrays = load_arrays(checkpoint, tensor, plan);
-    std::shared_ptr<const PackedWeights> packed;
-    if (spec) {
-      packed = kernels::pack_quantized(arrays, *spec, selection);
-    } else if (parameter.kind() == Parameter::Kind::matrix) {
-      packed = kernels::pack_dense(arrays.weight, selection);
-    }
-    if (packed) {
+    if (auto packed = pack(parameter, arrays, spec, placed)) {
       parameter.set(std::move(arrays), spec);
       parameter.set_packed(std::move(packed));
       if (options.progress) {
