@@ -33,6 +33,7 @@ void add_rm_command(CLI::App& app, CommandContext& context);
 void add_show_command(CLI::App& app, CommandContext& context);
 void add_doctor_command(CLI::App& app, CommandContext& context);
 void add_runtime_command(CLI::App& app, CommandContext& context);
+void add_architectures_command(CLI::App& app, CommandContext& context);
 void add_logits_command(CLI::App& app, CommandContext& context);
 void add_bench_command(CLI::App& app, CommandContext& context);
 void add_completions_command(CLI::App& app, CommandContext& context);

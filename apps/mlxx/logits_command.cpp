@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
@@ -30,9 +31,23 @@ struct LogitsOptions {
   KernelOptions kernels;
 };
 
+using TokenRows = std::vector<std::vector<int32_t>>;
+
+int32_t checked_id(const std::string& path, int64_t id, int vocab_size) {
+  if (id < 0 || id >= vocab_size) {
+    fail(
+        ErrorKind::invalid_request,
+        path,
+        "token id {} is outside the vocabulary of {}",
+        id,
+        vocab_size);
+  }
+  return static_cast<int32_t>(id);
+}
+
 // Whole numbers separated by anything of ",[] \n": a JSON array, or plain.
-std::vector<int32_t> read_tokens(const std::string& path, int vocab_size) {
-  std::string text = read_file(path, size_t{64} << 20);
+std::vector<int32_t>
+read_flat(const std::string& path, const std::string& text, int vocab_size) {
   std::vector<int32_t> tokens;
   const char* at = text.data();
   const char* end = at + text.size();
@@ -54,21 +69,50 @@ std::vector<int32_t> read_tokens(const std::string& path, int vocab_size) {
           "token {} is not a whole number",
           tokens.size());
     }
-    if (id < 0 || id >= vocab_size) {
+    tokens.push_back(checked_id(path, id, vocab_size));
+    at = rest;
+  }
+  return tokens;
+}
+
+std::vector<int32_t>
+read_row(const std::string& path, const Json& row, int vocab_size) {
+  std::vector<int32_t> tokens;
+  for (const Json& id : row) {
+    if (!id.is_number_integer()) {
       fail(
           ErrorKind::invalid_request,
           path,
-          "token id {} is outside the vocabulary of {}",
-          id,
-          vocab_size);
+          "token {} is not a whole number",
+          tokens.size());
     }
-    tokens.push_back(id);
-    at = rest;
-  }
-  if (tokens.empty()) {
-    fail(ErrorKind::invalid_request, path, "holds no token ids");
+    tokens.push_back(checked_id(path, id.get<int64_t>(), vocab_size));
   }
   return tokens;
+}
+
+// One row, or the rows of a JSON array of arrays.
+TokenRows read_tokens(const std::string& path, int vocab_size) {
+  std::string text = read_file(path, size_t{64} << 20);
+  TokenRows rows;
+  size_t first = text.find_first_not_of(" \t\r\n");
+  size_t second = first == std::string::npos
+      ? first
+      : text.find_first_not_of(" \t\r\n", first + 1);
+  if (second != std::string::npos && text[first] == '[' &&
+      text[second] == '[') {
+    for (const Json& row : parse_json(text, path)) {
+      rows.push_back(read_row(path, row, vocab_size));
+    }
+  } else {
+    rows.push_back(read_flat(path, text, vocab_size));
+  }
+  for (const auto& row : rows) {
+    if (row.empty()) {
+      fail(ErrorKind::invalid_request, path, "holds no token ids");
+    }
+  }
+  return rows;
 }
 
 // Base names of mapped files that look like `part` and are shared libraries.
@@ -89,48 +133,79 @@ std::set<std::string> mapped_libraries(std::string_view part) {
   return names;
 }
 
-// Rows of logits, one per token: a prompt of N tokens in pieces of N - 1 and
-// 1, as generation runs it, then one token at a time.
+// One row of logits per token: a prompt of N tokens in pieces of N - 1 and 1,
+// as generation runs it, then one token at a time.
 struct LogitsRun {
-  mx::array logits;             // [T, V]
-  std::vector<int32_t> tokens;  // T + 1 if the last one was generated
+  mx::array logits;  // [T, V]; [B, T, V] of several rows
+  mx::array tokens;  // [T], T + 1 if the last one was generated; [B, T]
 };
 
+// Logits of each piece, [B, L, V], appended to `pieces`.
+void run_piece(
+    const models::Model& model,
+    const mx::array& ids,
+    cache::CacheList& cache,
+    std::vector<mx::array>& pieces) {
+  pieces.push_back(model.forward(ids, cache));
+  std::vector<mx::array> pending{pieces.back()};
+  for (const auto& layer : cache) {
+    auto state = layer->state();
+    pending.insert(pending.end(), state.begin(), state.end());
+  }
+  mx::eval(std::move(pending));
+}
+
+mx::array best_of_last(const mx::array& logits) {
+  int last = logits.shape(1) - 1;
+  mx::array row =
+      mx::slice(logits, {0, last, 0}, {1, last + 1, logits.shape(2)});
+  return mx::reshape(mx::astype(mx::argmax(row, -1), mx::int32), {1, 1});
+}
+
+// Rows end together: shorter ones begin with padding, which nothing sees.
 LogitsRun run_logits(
     const models::Model& model,
-    std::vector<int32_t> tokens,
+    const TokenRows& rows,
     int prompt,
     int greedy) {
-  auto cache = model.make_cache({});
-  std::vector<mx::array> rows;
-  auto step = [&](size_t from, size_t n) {
-    mx::array ids(tokens.data() + from, {1, static_cast<int>(n)}, mx::int32);
-    rows.push_back(mx::squeeze(model.forward(ids, cache), 0));
-    std::vector<mx::array> pending{rows.back()};
-    for (const auto& layer : cache) {
-      auto state = layer->state();
-      pending.insert(pending.end(), state.begin(), state.end());
+  size_t longest =
+      std::ranges::max(rows, {}, &std::vector<int32_t>::size).size();
+  models::CacheOptions cache_options;
+  std::vector<int32_t> padded;
+  for (const auto& row : rows) {
+    size_t padding = longest - row.size();
+    if (rows.size() > 1) {
+      cache_options.left_padding.push_back(static_cast<int>(padding));
     }
-    mx::eval(std::move(pending));
+    padded.insert(padded.end(), padding, 0);
+    padded.insert(padded.end(), row.begin(), row.end());
+  }
+  auto count = static_cast<int>(rows.size());
+  auto length = static_cast<int>(longest);
+  mx::array ids(padded.data(), {count, length}, mx::int32);
+  auto cache = model.make_cache(cache_options);
+  std::vector<mx::array> pieces;
+  auto step = [&](int from, int to) {
+    run_piece(model, mx::slice(ids, {0, from}, {count, to}), cache, pieces);
   };
-  size_t first = prompt > 0 ? static_cast<size_t>(prompt) : tokens.size();
+  int first = prompt > 0 ? prompt : length;
   if (first > 1) {
     step(0, first - 1);
   }
-  for (size_t i = first - 1; i < tokens.size(); ++i) {
-    step(i, 1);
+  for (int i = first - 1; i < length; ++i) {
+    step(i, i + 1);
   }
   for (int n = 0; n < greedy; ++n) {
-    mx::array last = rows.back();
-    last =
-        mx::slice(last, {last.shape(0) - 1, 0}, {last.shape(0), last.shape(1)});
-    tokens.push_back(
-        static_cast<int32_t>(mx::argmax(last, -1).item<uint32_t>()));
+    ids = mx::concatenate({ids, best_of_last(pieces.back())}, 1);
     if (n + 1 < greedy) {
-      step(tokens.size() - 1, 1);
+      step(length + n, length + n + 1);
     }
   }
-  return {mx::concatenate(rows, 0), std::move(tokens)};
+  mx::array logits = mx::concatenate(pieces, 1);
+  if (count == 1) {
+    return {mx::squeeze(logits, 0), mx::flatten(ids)};
+  }
+  return {std::move(logits), std::move(ids)};
 }
 
 int run(const LogitsOptions& options) {
@@ -139,27 +214,32 @@ int run(const LogitsOptions& options) {
   load_options.kernels = options.kernels.selection();
   auto model = models::load_model(*checkpoint, load_options);
   auto tokens = read_tokens(options.tokens, model->summary().vocab_size);
-  if (options.prompt > static_cast<int>(tokens.size())) {
+  size_t longest =
+      std::ranges::max(tokens, {}, &std::vector<int32_t>::size).size();
+  if (options.prompt > static_cast<int>(longest)) {
     fail(
         ErrorKind::invalid_request,
         "--prompt",
         "is {}, but {} holds {} tokens",
         options.prompt,
         options.tokens,
+        longest);
+  }
+  if (options.greedy > 0 && tokens.size() > 1) {
+    fail(
+        ErrorKind::invalid_request,
+        "--greedy",
+        "continues one row, but {} holds {}",
+        options.tokens,
         tokens.size());
   }
-  LogitsRun done =
-      run_logits(*model, std::move(tokens), options.prompt, options.greedy);
-  mx::array ids(
-      done.tokens.data(),
-      {static_cast<int>(done.tokens.size())},
-      mx::int32);
+  LogitsRun done = run_logits(*model, tokens, options.prompt, options.greedy);
   // MLX appends the extension to a name that lacks it.
   std::filesystem::path part = options.out + ".part.safetensors";
   try {
     mx::save_safetensors(
         part.string(),
-        {{"logits", done.logits}, {"tokens", ids}});
+        {{"logits", done.logits}, {"tokens", done.tokens}});
     std::filesystem::rename(part, options.out);
   } catch (const std::exception& error) {
     std::error_code ignored;
@@ -171,8 +251,8 @@ int run(const LogitsOptions& options) {
         error.what());
   }
   Json report = {
-      {"tokens", done.logits.shape(0)},
-      {"vocabulary", done.logits.shape(1)},
+      {"tokens", done.logits.shape(-2)},
+      {"vocabulary", done.logits.shape(-1)},
       {"mlx_version", mx::version()},
       {"backend", std::string(to_string(backend()))},
       {"libmlx", mapped_libraries("libmlx.")},
@@ -194,7 +274,9 @@ void add_logits_command(CLI::App& app, CommandContext& context) {
   verb->add_option(
           "--tokens",
           options->tokens,
-          "File of token ids: a JSON array, or separated by spaces")
+          "File of token ids: a JSON array, or separated by spaces; an array "
+          "of "
+          "arrays is a batch, padded on the left")
       ->required();
   verb->add_option(
           "-o,--output",

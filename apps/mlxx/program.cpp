@@ -38,6 +38,7 @@ constexpr AddCommand kCommands[] = {
     add_pull_command,
     add_rm_command,
     add_bench_command,
+    add_architectures_command,
     add_logits_command,
     add_doctor_command,
     add_runtime_command,

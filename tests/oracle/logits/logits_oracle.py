@@ -1,29 +1,23 @@
 """Compares mlxx's logits with mlx-lm's, bit for bit, on tiny random llamas.
 
-Writes one folder per case in Hugging Face layout, runs mlx-lm on it here and
-`mlxx logits` in a process of its own (fallback kernels, MLX's own BLAS), and
-compares the bytes: prefill of N - 1 tokens, then one, then 8 decode steps.
+Writes one folder per case in Hugging Face layout; logits_comparison.py says what
+is compared.
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models import llama
-from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm.utils import load_model
 from transformers import LlamaConfig, MistralConfig
 
-PROMPT = 37
-DECODE = 8
+from logits_comparison import check_checkpoint
+
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -164,64 +158,6 @@ def write_case(folder, changes, dtype, quantization):
     (folder / "config.json").write_text(json.dumps(config, indent=2))
 
 
-def reference_logits(folder, tokens, prompt):
-    model, _ = load_model(folder)
-    cache = make_prompt_cache(model)
-    ids = mx.array(tokens)[None]
-    pieces = [ids[:, : prompt - 1], ids[:, prompt - 1 : prompt]]
-    pieces += [ids[:, i : i + 1] for i in range(prompt, len(tokens))]
-    rows = []
-    for piece in pieces:
-        rows.append(model(piece, cache=cache)[0])
-        mx.eval(rows[-1], [c.state for c in cache])
-    return mx.concatenate(rows, axis=0)
-
-
-def mapped_libraries():
-    """Base names of the libmlx and the BLAS that this process has mapped.
-    NumPy's own BLAS has other symbol names, so MLX cannot call it."""
-    with open("/proc/self/maps") as maps:
-        paths = {line.split()[-1] for line in maps if "/" in line}
-    names = {os.path.basename(p) for p in paths}
-    blas = sorted(
-        n
-        for n in names
-        if "blas" in n.lower() and ".so" in n and "scipy" not in n
-    )
-    return sorted(n for n in names if n.startswith("libmlx.")), blas
-
-
-def run_mlxx(binary, arguments):
-    environment = dict(os.environ, MLXX_KERNEL="fallback", MLXX_BLAS="mlx")
-    environment.pop("MLXX_COMPILE", None)
-    done = subprocess.run(
-        [binary, "logits", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"mlxx logits failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
-
-
-def as_bytes(array):
-    if array.dtype == mx.bfloat16:
-        array = mx.view(array, mx.uint16)
-    return np.array(array)
-
-
-def compare(name, ours, theirs):
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return f"{ours.shape} {ours.dtype} against {theirs.shape} {theirs.dtype}"
-    a, b = as_bytes(ours), as_bytes(theirs)
-    if a.tobytes() == b.tobytes():
-        return None
-    rows = np.nonzero((a != b).any(axis=-1))[0]
-    gap = mx.abs(ours.astype(mx.float32) - theirs.astype(mx.float32)).max()
-    return f"rows {rows.tolist()} differ, largest difference {gap.item():.3g}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True)
@@ -234,32 +170,7 @@ def main():
                 continue
             folder = Path(scratch) / name
             write_case(folder, changes, dtype, quantization)
-            generator = np.random.default_rng(3)
-            tokens = generator.integers(0, 160, PROMPT + DECODE).tolist()
-            (folder / "tokens.json").write_text(json.dumps(tokens))
-            out = folder / "logits.safetensors"
-            report = run_mlxx(
-                options.binary,
-                [
-                    "-m",
-                    str(folder),
-                    "--tokens",
-                    str(folder / "tokens.json"),
-                    "--prompt",
-                    str(PROMPT),
-                    "-o",
-                    str(out),
-                ],
-            )
-            theirs = reference_logits(folder, tokens, PROMPT)
-            problem = compare(name, mx.load(str(out))["logits"], theirs)
-            if not np.isfinite(np.array(theirs.astype(mx.float32))).all():
-                problem = "the reference is not finite"
-            libmlx, blas = mapped_libraries()
-            if report["mlx_version"] != mx.__version__:
-                problem = f"MLX {report['mlx_version']}, {mx.__version__} here"
-            if report["blas"] != blas or report["libmlx"] != libmlx:
-                problem = f"{report['libmlx']} {report['blas']}, here {libmlx} {blas}"
+            problem = check_checkpoint(options.binary, folder, 160)
             print(f"{name}: {problem or 'equal'}", flush=True)
             failures += problem is not None
     return 1 if failures else 0

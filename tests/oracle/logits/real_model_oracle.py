@@ -14,7 +14,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 from gguf_as_mlx import tokenizer_of, write_mlx_checkpoint
-from logits_oracle import compare
+from logits_comparison import compare
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model
 

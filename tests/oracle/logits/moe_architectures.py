@@ -1,0 +1,3 @@
+"""Cases of decoders with experts: model_type -> name -> Case."""
+
+MIXTURES = {}

@@ -1,0 +1,3 @@
+"""Cases of recurrent and hybrid decoders: model_type -> name -> Case."""
+
+RECURRENT = {}
