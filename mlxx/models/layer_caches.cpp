@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "mlxx/base/error.h"
+#include "mlxx/cache/composite.h"
 #include "mlxx/cache/dense.h"
 #include "mlxx/cache/padded.h"
+#include "mlxx/cache/recurrent.h"
 #include "mlxx/cache/rotating.h"
 
 namespace mlxx::models {
@@ -40,9 +42,18 @@ std::unique_ptr<cache::LayerCache> make_layer_cache(
           std::move(kv),
           options.left_padding);
     }
-    case nn::StateSpec::Kind::chunked:
     case nn::StateSpec::Kind::recurrent:
-    case nn::StateSpec::Kind::composite:
+      return std::make_unique<cache::RecurrentCache>(
+          state.slots,
+          options.left_padding);
+    case nn::StateSpec::Kind::composite: {
+      cache::CacheList parts;
+      for (const auto& part : state.parts) {
+        parts.push_back(make_layer_cache(part, options));
+      }
+      return std::make_unique<cache::CompositeCache>(std::move(parts));
+    }
+    case nn::StateSpec::Kind::chunked:
     case nn::StateSpec::Kind::none:
       break;
   }

@@ -1,0 +1,55 @@
+#include "mlxx/cache/composite.h"
+
+#include <algorithm>
+
+namespace mlxx::cache {
+
+CompositeCache::CompositeCache(CacheList parts) : parts_(std::move(parts)) {
+  if (parts_.empty()) {
+    fail(ErrorKind::internal, "cache", "a composite of nothing");
+  }
+}
+
+LayerCache& CompositeCache::part(int index) const {
+  if (index < 0 || index >= static_cast<int>(parts_.size())) {
+    fail(ErrorKind::internal, "cache", "part {} of {}", index, parts_.size());
+  }
+  return *parts_[index];
+}
+
+int CompositeCache::trim(int n) {
+  if (!is_trimmable()) {
+    return 0;
+  }
+  int dropped = n;
+  for (auto& part : parts_) {
+    dropped = std::min(dropped, part->trim(n));
+  }
+  return dropped;
+}
+
+bool CompositeCache::is_trimmable() const {
+  return std::ranges::all_of(
+      parts_,
+      [](const auto& part) { return part->is_trimmable(); });
+}
+
+size_t CompositeCache::nbytes() const {
+  size_t bytes = 0;
+  for (const auto& part : parts_) {
+    bytes += part->nbytes();
+  }
+  return bytes;
+}
+
+std::vector<mx::array> CompositeCache::state() const {
+  std::vector<mx::array> arrays;
+  for (const auto& part : parts_) {
+    for (auto& array : part->state()) {
+      arrays.push_back(array);
+    }
+  }
+  return arrays;
+}
+
+}  // namespace mlxx::cache

@@ -1,0 +1,183 @@
+#include "mlxx/kernels/ssm/ssm_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mlxx/kernels/cpu_variants.h"
+
+namespace mlxx::kernels {
+namespace {
+
+using Arrays = std::vector<mx::array>;
+
+// Heads times tokens below which one thread does it all.
+constexpr int64_t kFewSteps = 4;
+
+// Inputs: x, B, C, D, steps dt, decays exp(dt A), state [B, H, N, Dh] and the
+// mask if there is one.
+class CpuScan : public StatefulPrimitive {
+ public:
+  explicit CpuScan(const Selection& selection)
+      : StatefulPrimitive("CpuScan", plain, selection) {}
+
+  void eval_cpu(const Arrays& in, Arrays& outputs) override {
+    mx::array& out = outputs[0];
+    mx::array& state = outputs[1];
+    out.set_data(mx::allocator::malloc(out.nbytes()));
+    take_or_allocate(in[6], state);
+    Job job;
+    job.rows = in[0].shape(0);
+    job.tokens = in[0].shape(1);
+    job.heads = in[0].shape(2);
+    job.head_size = in[0].shape(3);
+    job.groups = in[1].shape(2);
+    job.size = in[1].shape(3);
+    job.x = in[0].data<float>();
+    job.b = in[1].data<float>();
+    job.c = in[2].data<float>();
+    job.d = in[3].data<float>();
+    job.steps = in[4].data<float>();
+    job.decays = in[5].data<float>();
+    job.old_state = in[6].data<float>();
+    job.mask = in.size() > 7 ? in[7].data<bool>() : nullptr;
+    job.state = state.data<float>();
+    job.out = out.data<float>();
+    dispatch([job, selection = selection_] { run(job, selection); });
+  }
+
+ private:
+  struct Job {
+    int64_t rows, tokens, heads, head_size, groups, size;
+    const float *x, *b, *c, *d, *steps, *decays, *old_state;
+    const bool* mask;
+    float *state, *out;
+  };
+
+  // The recurrence in plain operations, for the gradient.
+  static Arrays plain(const Arrays& in) {
+    int tokens = in[0].shape(1);
+    int repeats = in[0].shape(2) / in[1].shape(2);
+    auto at = [](const mx::array& a, int t) {
+      mx::Shape from(a.ndim(), 0);
+      mx::Shape to = a.shape();
+      from[1] = t;
+      to[1] = t + 1;
+      return mx::squeeze(mx::slice(a, from, to), 1);
+    };
+    mx::array b = mx::repeat(in[1], repeats, 2);
+    mx::array c = mx::repeat(in[2], repeats, 2);
+    mx::array state = in[6];
+    Arrays ys;
+    for (int t = 0; t < tokens; ++t) {
+      mx::array x = at(in[0], t);
+      mx::array keep = mx::expand_dims(at(in[5], t), {2, 3});
+      mx::array add = mx::multiply(x, mx::expand_dims(at(in[4], t), 2));
+      mx::array next = mx::add(
+          mx::multiply(state, keep),
+          mx::multiply(mx::expand_dims(at(b, t), 3), mx::expand_dims(add, 2)));
+      mx::array y =
+          mx::sum(mx::multiply(next, mx::expand_dims(at(c, t), 3)), 2);
+      y = mx::add(y, mx::multiply(x, mx::reshape(in[3], {1, -1, 1})));
+      if (in.size() > 7) {
+        mx::array counts = at(in[7], t);
+        next = mx::where(mx::expand_dims(counts, {1, 2, 3}), next, state);
+        y = mx::where(mx::expand_dims(counts, {1, 2}), y, mx::array(0.0f));
+      }
+      state = next;
+      ys.push_back(y);
+    }
+    return {mx::stack(ys, 1), state};
+  }
+
+  static void run(const Job& job, const Selection& selection) {
+    const auto& kernels = recurrent_kernels(selection.instruction_set);
+    int64_t blocks = (job.head_size + kLanesPerTask - 1) / kLanesPerTask;
+    int64_t tasks = job.rows * job.heads * blocks;
+    auto part = [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        auto index = static_cast<int64_t>(i);
+        run_block(
+            job,
+            kernels,
+            index / blocks / job.heads,
+            index / blocks % job.heads,
+            index % blocks * kLanesPerTask);
+      }
+    };
+    bool few = tasks * job.tokens < kFewSteps;
+    for_each_row_range(selection, tasks, few ? tasks + 1 : 2, part);
+  }
+
+  // The lanes from `lane` on of head `head` in sequence `row`.
+  static void run_block(
+      const Job& job,
+      const RecurrentKernels& kernels,
+      int64_t row,
+      int64_t head,
+      int64_t lane) {
+    int64_t group = head / (job.heads / job.groups);
+    int64_t first = row * job.tokens * job.heads + head;
+    int64_t first_group = row * job.tokens * job.groups + group;
+    int64_t state_at =
+        (row * job.heads + head) * job.size * job.head_size + lane;
+    ScanTask task;
+    task.x = job.x + first * job.head_size + lane;
+    task.inputs = job.b + first_group * job.size;
+    task.reads = job.c + first_group * job.size;
+    task.steps = job.steps + first;
+    task.decays = job.decays + first;
+    task.skip = job.d[head];
+    task.mask = job.mask ? job.mask + row * job.tokens : nullptr;
+    task.state = job.state + state_at;
+    task.out = job.out + first * job.head_size + lane;
+    task.tokens = job.tokens;
+    task.size = job.size;
+    task.lanes = std::min(kLanesPerTask, job.head_size - lane);
+    task.x_stride = job.heads * job.head_size;
+    task.group_stride = job.groups * job.size;
+    task.step_stride = job.heads;
+    task.state_stride = job.head_size;
+    if (job.state != job.old_state) {
+      for (int64_t i = 0; i < job.size; ++i) {
+        std::memcpy(
+            task.state + i * job.head_size,
+            job.old_state + state_at + i * job.head_size,
+            static_cast<size_t>(task.lanes) * sizeof(float));
+      }
+    }
+    kernels.scan(task);
+  }
+};
+
+}  // namespace
+
+bool covers_ssm_scan(const SsmInputs& in, const Selection& selection) {
+  auto fits = [](const mx::array& a) { return a.dtype() == mx::float32; };
+  return selection.has_cpu_kernels() && fits(in.x) && fits(in.b) &&
+      fits(in.c) && fits(in.d) && fits(in.a_log) &&
+      (!in.state || fits(*in.state)) && (!in.lengths || in.mask);
+}
+
+StatefulResult cpu_ssm_scan(const SsmInputs& in, const Selection& selection) {
+  mx::Shape shape{in.x.shape(0), in.x.shape(2), in.b.shape(3), in.x.shape(3)};
+  mx::array state =
+      in.state ? mx::swapaxes(*in.state, 2, 3) : mx::zeros(shape, mx::float32);
+  mx::array steps = ssm_steps(in.dt, in.dt_bias, in.dt_lowest, in.dt_highest);
+  mx::array decays =
+      mx::exp(mx::multiply(steps, mx::negative(mx::exp(in.a_log))));
+  Arrays inputs;
+  for (const auto& a : {in.x, in.b, in.c, in.d, steps, decays, state}) {
+    inputs.push_back(mx::contiguous(a));
+  }
+  if (in.mask) {
+    inputs.push_back(mx::contiguous(*in.mask));
+  }
+  auto result = make_stateful(
+      in.x.shape(),
+      shape,
+      std::make_shared<CpuScan>(selection),
+      inputs);
+  return {result.out, mx::swapaxes(result.state, 2, 3)};
+}
+
+}  // namespace mlxx::kernels
