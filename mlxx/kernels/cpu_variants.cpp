@@ -70,4 +70,8 @@ const BlockAttention& block_attention(InstructionSet set) {
   return MLXX_TABLES(kBlockAttention, Avx512, Portable, Portable).choose(set);
 }
 
+const GemmKernels& gemm_kernels(InstructionSet set) {
+  return MLXX_TABLES(kGemmKernels, Avx512, Portable, Portable).choose(set);
+}
+
 }  // namespace mlxx::kernels

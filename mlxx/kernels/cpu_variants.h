@@ -2,6 +2,7 @@
 
 #include "mlxx/kernels/attention/block_attention.h"
 #include "mlxx/kernels/instruction_set.h"
+#include "mlxx/kernels/matmul/gemm_kernels.h"
 #include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
 #include "mlxx/kernels/row_kernels.h"
@@ -13,5 +14,6 @@ const PanelKernels& panel_kernels(InstructionSet set);
 const ByteKernels& byte_kernels(InstructionSet set);
 const RowKernels& row_kernels(InstructionSet set);
 const BlockAttention& block_attention(InstructionSet set);
+const GemmKernels& gemm_kernels(InstructionSet set);
 
 }  // namespace mlxx::kernels

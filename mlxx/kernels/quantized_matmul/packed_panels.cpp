@@ -14,49 +14,81 @@ using Matrix = std::shared_ptr<const PanelMatrix>;
   fail(ErrorKind::internal, name, "packed panels are computed on the CPU only");
 }
 
-// x [rows..., in] float32, row-contiguous -> [rows..., out].
+enum class Direction { forward, gradient };
+
+mx::array product(const mx::array& x, const Matrix& matrix, Direction way);
+
+// x [rows..., in] float32, row-contiguous -> [rows..., out]; as the gradient
+// [rows..., out] -> [rows..., in].
 class PanelMatmul : public mx::UnaryPrimitive {
  public:
-  PanelMatmul(mx::Stream stream, Matrix matrix)
-      : UnaryPrimitive(stream), matrix_(std::move(matrix)) {}
+  PanelMatmul(mx::Stream stream, Matrix matrix, Direction way)
+      : UnaryPrimitive(stream), matrix_(std::move(matrix)), way_(way) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
     out.set_data(mx::allocator::malloc(out.nbytes()));
     const float* x = inputs[0].data<float>();
     float* y = out.data<float>();
-    int64_t rows = static_cast<int64_t>(inputs[0].size()) / matrix_->in();
+    int64_t rows = static_cast<int64_t>(inputs[0].size()) /
+        (way_ == Direction::forward ? matrix_->in() : matrix_->out());
     mx::cpu::get_command_encoder(stream()).dispatch(
-        [matrix = matrix_, x, y, rows] { matrix->multiply(x, rows, y); });
+        [matrix = matrix_, way = way_, x, y, rows] {
+          if (way == Direction::forward) {
+            matrix->multiply(x, rows, y);
+          } else {
+            matrix->multiply_transposed(x, rows, y);
+          }
+        });
   }
   void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
     fail_off_cpu(name());
   }
 
-  // d(x @ W.T)/dx: the cotangent times the dequantized matrix.
+  // The matrix is a constant; how the other way rounds its activations is not
+  // differentiated.
   std::vector<mx::array> vjp(
       const std::vector<mx::array>&,
       const std::vector<mx::array>& cotangents,
       const std::vector<int>&,
       const std::vector<mx::array>&) override {
-    return {mx::matmul(cotangents[0], matrix_->dequantize())};
+    return {product(
+        cotangents[0],
+        matrix_,
+        way_ == Direction::forward ? Direction::gradient : Direction::forward)};
   }
 
   const char* name() const override {
     return "PanelMatmul";
   }
   bool is_equivalent(const mx::Primitive& other) const override {
-    return matrix_ == static_cast<const PanelMatmul&>(other).matrix_;
+    const auto& panels = static_cast<const PanelMatmul&>(other);
+    return matrix_ == panels.matrix_ && way_ == panels.way_;
   }
   std::vector<mx::Shape> output_shapes(
       const std::vector<mx::array>& inputs) override {
     mx::Shape shape = inputs[0].shape();
-    shape.back() = matrix_->out();
+    shape.back() = way_ == Direction::forward ? matrix_->out() : matrix_->in();
     return {shape};
   }
 
  private:
   Matrix matrix_;
+  Direction way_;
 };
+
+mx::array product(const mx::array& x, const Matrix& matrix, Direction way) {
+  mx::array input = mx::contiguous(mx::astype(x, mx::float32));
+  mx::Shape shape = x.shape();
+  shape.back() = way == Direction::forward ? matrix->out() : matrix->in();
+  return mx::array(
+      shape,
+      mx::float32,
+      std::make_shared<PanelMatmul>(
+          mx::default_stream(mx::Device::cpu),
+          matrix,
+          way),
+      {input});
+}
 
 // ids [...] int32, row-contiguous -> [..., in].
 class PanelRows : public mx::UnaryPrimitive {
@@ -108,16 +140,7 @@ mx::array PackedPanels::matmul(const mx::array& x) const {
         matrix_->out(),
         matrix_->in());
   }
-  mx::array input = mx::contiguous(mx::astype(x, mx::float32));
-  mx::Shape shape = x.shape();
-  shape.back() = matrix_->out();
-  mx::array y(
-      shape,
-      mx::float32,
-      std::make_shared<PanelMatmul>(
-          mx::default_stream(mx::Device::cpu),
-          matrix_),
-      {input});
+  mx::array y = product(x, matrix_, Direction::forward);
   return mx::astype(y, x.dtype());
 }
 

@@ -6,6 +6,7 @@
 
 #include "mlxx/core/parameters.h"
 #include "mlxx/core/quantized_rows.h"
+#include "mlxx/kernels/matmul/gemm_kernels.h"
 #include "mlxx/kernels/quantized_matmul/prepared_rows.h"
 #include "mlxx/kernels/select.h"
 
@@ -65,6 +66,10 @@ class PanelMatrix {
 
   // y [rows, out] = x [rows, in] times the transpose.
   void multiply(const float* x, int64_t rows, float* y) const;
+  // The gradient in x: x [rows, in] = y [rows, out] times the matrix, whose
+  // numbers are dequantized to float32 a few MiB at a time. Exact whatever the
+  // form of the activations.
+  void multiply_transposed(const float* y, int64_t rows, float* x) const;
   // tile [rows][32] = all rows of `activations`, prepared for this layout,
   // times panel `index`. Outputs past the last one are zero.
   void multiply_panel(
@@ -108,6 +113,7 @@ class PanelMatrix {
   PanelLayout layout_;
   int out_;
   ProductKernels kernels_;
+  const GemmKernels* gemm_kernels_;
   std::shared_ptr<ThreadPool> threads_;
   std::optional<mx::allocator::Data> buffer_;  // MLX's allocator counts it
   size_t size_ = 0;

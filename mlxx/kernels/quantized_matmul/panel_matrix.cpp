@@ -162,6 +162,7 @@ PanelMatrix::PanelMatrix(
     : layout_{},
       out_(arrays.weight.shape(0)),
       kernels_(product_kernels(selection)),
+      gemm_kernels_(&gemm_kernels(selection.instruction_set)),
       threads_(threads_of(selection)) {
   mx::array words = mx::contiguous(arrays.weight);
   mx::eval(words);
@@ -209,6 +210,7 @@ PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
     : layout_{},
       out_(dense.shape(0)),
       kernels_(product_kernels(selection)),
+      gemm_kernels_(&gemm_kernels(selection.instruction_set)),
       threads_(threads_of(selection)) {
   mx::array numbers = mx::contiguous(dense);
   mx::eval(numbers);

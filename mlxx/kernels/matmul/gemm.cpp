@@ -1,0 +1,197 @@
+#include "mlxx/kernels/matmul/gemm.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "mlxx/kernels/cpu_variants.h"
+
+namespace mlxx::kernels {
+namespace {
+
+// Columns of a block of the right matrix: 2 MiB, shared by all threads.
+constexpr int64_t kBlockColumns = 1024;
+// Rows of a block of the left matrix: 96 KiB, which a core's own cache holds.
+constexpr int64_t kBlockRows = 48;
+// Up to here packing the right matrix costs more than it saves.
+constexpr int64_t kFewRows = 24;
+
+constexpr int64_t kLanesStride = kGemmDepth * kGemmLanes;
+
+int64_t pieces(int64_t count, int64_t size) {
+  return (count + size - 1) / size;
+}
+
+// Numbers that start a cache line and are not set to anything.
+class Room {
+ public:
+  explicit Room(int64_t numbers)
+      : lines_(std::make_unique_for_overwrite<Line[]>(pieces(numbers, 16))) {}
+  float* data() const {
+    return lines_[0].numbers;
+  }
+
+ private:
+  struct alignas(64) Line {
+    float numbers[16];
+  };
+  std::unique_ptr<Line[]> lines_;
+};
+
+// One product; the members are what its parts share.
+class Product {
+ public:
+  Product(
+      const GemmShape& shape,
+      const GemmOperand& a,
+      const GemmRight& b,
+      float* y,
+      const GemmMachine& machine)
+      : shape_(shape),
+        a_(a),
+        b_(b),
+        y_(y),
+        kernels_(*machine.kernels),
+        threads_(*machine.threads),
+        // Rows of the block: whole tiles.
+        block_rows_(kBlockRows / kernels_.tile_rows * kernels_.tile_rows),
+        in_place_(
+            b.rows && shape.rows <= kFewRows &&
+            shape.columns % kGemmLanes == 0) {}
+
+  void run() {
+    int64_t columns = std::min(shape_.columns, kBlockColumns);
+    Room right(in_place_ ? 0 : pieces(columns, kGemmLanes) * kLanesStride);
+    right_ = right.data();
+    for (int64_t at = 0; at < shape_.columns; at += kBlockColumns) {
+      column_ = at;
+      columns_ = std::min(kBlockColumns, shape_.columns - at);
+      for (int64_t k = 0; k < shape_.depth; k += kGemmDepth) {
+        k_ = k;
+        depth_ = std::min(kGemmDepth, shape_.depth - k);
+        if (!in_place_) {
+          threads_.run([&](int thread) { pack_right(thread); });
+        }
+        threads_.run([&](int thread) { multiply(thread); });
+      }
+    }
+  }
+
+ private:
+  void pack_right(int thread) {
+    auto range = threads_.split(pieces(columns_, kGemmLanes), thread);
+    if (range.begin == range.end) {
+      return;
+    }
+    int64_t before = column_ / kGemmLanes;
+    auto begin = static_cast<int64_t>(range.begin);
+    b_.pack(
+        {k_,
+         depth_,
+         before + begin,
+         before + static_cast<int64_t>(range.end),
+         right_ + begin * kLanesStride,
+         kLanesStride});
+  }
+
+  // This thread's part of the blocks of block_rows_ x 32 numbers: those of one
+  // block of rows lie together, so that each thread packs its own rows.
+  void multiply(int thread) {
+    int64_t lanes = pieces(columns_, kGemmLanes);
+    auto range =
+        threads_.split(pieces(shape_.rows, block_rows_) * lanes, thread);
+    int64_t packed = -1;
+    Room left(block_rows_ * kGemmDepth);
+    for (size_t i = range.begin; i < range.end; ++i) {
+      int64_t block = static_cast<int64_t>(i) / lanes;
+      int64_t row = block * block_rows_;
+      int64_t rows = std::min(block_rows_, shape_.rows - row);
+      if (packed != block) {
+        kernels_.pack_left(a_, {row, rows, k_, depth_}, left.data());
+        packed = block;
+      }
+      multiply_block(
+          static_cast<int64_t>(i) % lanes * kGemmLanes,
+          row,
+          rows,
+          left.data());
+    }
+  }
+
+  void multiply_block(
+      int64_t column,
+      int64_t row,
+      int64_t rows,
+      const float* left) const {
+    kernels_.multiply(
+        {.left = left,
+         .left_by_rows = a_.column_stride == 1,
+         .rows = rows,
+         .right = in_place_ ? b_.rows + k_ * b_.stride + column_ + column
+                            : right_ + column * kGemmDepth,
+         .ldr = in_place_ ? b_.stride : kGemmLanes,
+         .depth = depth_,
+         .lanes = std::min(kGemmLanes, columns_ - column),
+         .first = k_ == 0,
+         .y = y_ + row * shape_.columns + column_ + column,
+         .ldy = shape_.columns});
+  }
+
+  GemmShape shape_;
+  GemmOperand a_;
+  const GemmRight& b_;
+  float* y_;
+  const GemmKernels& kernels_;
+  ThreadPool& threads_;
+  int64_t block_rows_;
+  bool in_place_;
+  float* right_ = nullptr;
+  // The block at hand.
+  int64_t column_ = 0;
+  int64_t columns_ = 0;
+  int64_t k_ = 0;
+  int64_t depth_ = 0;
+};
+
+}  // namespace
+
+GemmMachine gemm_machine(const Selection& selection) {
+  return {
+      &gemm_kernels(selection.instruction_set),
+      selection.threads ? selection.threads : std::make_shared<ThreadPool>(1)};
+}
+
+GemmRight right_operand(
+    const GemmOperand& b,
+    int64_t columns,
+    const GemmMachine& machine) {
+  GemmRight right;
+  right.pack =
+      [b, columns, &kernels = *machine.kernels](const RightBlock& block) {
+        float* to = block.to;
+        for (int64_t i = block.first; i < block.last; ++i, to += block.stride) {
+          int64_t column = i * kGemmLanes;
+          int64_t count = std::min(kGemmLanes, columns - column);
+          kernels.pack_right(b, {block.row, block.rows, column, count}, to);
+        }
+      };
+  if (b.type == NumberType::float32 && b.column_stride == 1) {
+    right.rows = static_cast<const float*>(b.data);
+    right.stride = b.row_stride;
+  }
+  return right;
+}
+
+void gemm(
+    const GemmShape& shape,
+    const GemmOperand& a,
+    const GemmRight& b,
+    float* y,
+    const GemmMachine& machine) {
+  if (shape.depth == 0) {
+    std::fill_n(y, shape.rows * shape.columns, 0.0f);
+    return;
+  }
+  Product(shape, a, b, y, machine).run();
+}
+
+}  // namespace mlxx::kernels
