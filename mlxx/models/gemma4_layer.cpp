@@ -1,6 +1,61 @@
 #include "mlxx/models/gemma4_layer.h"
 
+#include <cmath>
+
+#include "mlxx/nn/router.h"
+
 namespace mlxx::models {
+
+Gemma4Experts::Gemma4Experts(const Gemma4LayerSpec& spec)
+    : per_token_(spec.experts_per_token),
+      eps_(spec.block.norm.eps),
+      root_(static_cast<float>(std::pow(spec.block.hidden_size, -0.5))),
+      scale_({spec.block.hidden_size}, Parameter::Kind::tensor),
+      per_expert_scale_({spec.experts}, Parameter::Kind::tensor),
+      projection_(spec.block.hidden_size, spec.experts, false),
+      experts_({
+          .experts = spec.experts,
+          .hidden_size = spec.block.hidden_size,
+          .intermediate_size = spec.expert_size,
+          .activation =
+              [](const mx::array& gate,
+                 const mx::array& up,
+                 const kernels::Selection& selection) {
+                return kernels::gated_activation(
+                    gate,
+                    up,
+                    kernels::Activation::gelu_tanh,
+                    selection);
+              },
+      }) {}
+
+mx::array Gemma4Experts::operator()(const mx::array& h, const mx::array& x)
+    const {
+  const mx::array& scale = scale_.value();
+  mx::array normed = mx::fast::rms_norm(
+      h,
+      mx::multiply(scale, mx::array(root_, scale.dtype())),
+      eps_);
+  nn::Routing routing = nn::top_k_then_softmax(
+      projection_(normed),
+      per_token_,
+      nn::TopK::last,
+      nn::ChosenSoftmax::plain);
+  mx::array weights = mx::multiply(
+      routing.weights,
+      mx::take(per_expert_scale_.value(), routing.experts));
+  mx::array y = experts_(x, routing.experts);
+  return mx::sum(mx::multiply(mx::expand_dims(weights, -1), y), -2);
+}
+
+void Gemma4Experts::visit(
+    const std::string& prefix,
+    const ParameterVisitor& visitor) {
+  visitor(prefix + ".router.scale", scale_);
+  visitor(prefix + ".router.per_expert_scale", per_expert_scale_);
+  projection_.visit(prefix + ".router.proj", visitor);
+  experts_.visit(prefix + ".experts.switch_glu", visitor);
+}
 
 Gemma4Layer::Gemma4Layer(const Gemma4LayerSpec& spec)
     : spec_(spec),
@@ -25,6 +80,12 @@ Gemma4Layer::Gemma4Layer(const Gemma4LayerSpec& spec)
       v_.emplace(block.hidden_size, width, false);
     }
     k_norm_.emplace(block.head_size, block.norm);
+  }
+  if (spec.experts > 0) {
+    experts_.emplace(spec);
+    post_mlp_norm_1_.emplace(block.hidden_size, block.norm);
+    pre_mlp_norm_2_.emplace(block.hidden_size, block.norm);
+    post_mlp_norm_2_.emplace(block.hidden_size, block.norm);
   }
   if (spec.per_layer_input > 0) {
     input_gate_.emplace(block.hidden_size, spec.per_layer_input, false);
@@ -61,6 +122,15 @@ mx::array Gemma4Layer::attend(
   return o_(nn::join_heads(output));
 }
 
+mx::array Gemma4Layer::feed_forward(const mx::array& h) const {
+  mx::array y = mlp_(pre_mlp_norm_(h));
+  if (experts_) {
+    mx::array routed = (*experts_)(h, (*pre_mlp_norm_2_)(h));
+    y = mx::add((*post_mlp_norm_1_)(y), (*post_mlp_norm_2_)(routed));
+  }
+  return post_mlp_norm_(y);
+}
+
 mx::array Gemma4Layer::operator()(
     const mx::array& h,
     const kernels::AttentionMask& mask,
@@ -69,7 +139,7 @@ mx::array Gemma4Layer::operator()(
     const std::optional<mx::array>& input) const {
   mx::array attended = attend(input_norm_(h), mask, cache, keys);
   mx::array x = mx::add(h, post_attention_norm_(attended));
-  x = mx::add(x, post_mlp_norm_(mlp_(pre_mlp_norm_(x))));
+  x = mx::add(x, feed_forward(x));
   if (input_gate_) {
     mx::array gate = kernels::gated_activation(
         (*input_gate_)(x),
@@ -99,6 +169,12 @@ void Gemma4Layer::visit(
   post_attention_norm_.visit(prefix + ".post_attention_layernorm", visitor);
   pre_mlp_norm_.visit(prefix + ".pre_feedforward_layernorm", visitor);
   post_mlp_norm_.visit(prefix + ".post_feedforward_layernorm", visitor);
+  if (experts_) {
+    experts_->visit(prefix, visitor);
+    post_mlp_norm_1_->visit(prefix + ".post_feedforward_layernorm_1", visitor);
+    pre_mlp_norm_2_->visit(prefix + ".pre_feedforward_layernorm_2", visitor);
+    post_mlp_norm_2_->visit(prefix + ".post_feedforward_layernorm_2", visitor);
+  }
   if (input_gate_) {
     input_gate_->visit(prefix + ".per_layer_input_gate", visitor);
     input_projection_->visit(prefix + ".per_layer_projection", visitor);
@@ -118,7 +194,15 @@ void Gemma4Layer::use(const kernels::Selection& selection) {
         &post_mlp_norm_}) {
     norm->use(selection);
   }
-  for (auto* norm : {&k_norm_, &post_input_norm_}) {
+  if (experts_) {
+    experts_->use(selection);
+  }
+  for (auto* norm :
+       {&k_norm_,
+        &post_mlp_norm_1_,
+        &pre_mlp_norm_2_,
+        &post_mlp_norm_2_,
+        &post_input_norm_}) {
     if (*norm) {
       (*norm)->use(selection);
     }

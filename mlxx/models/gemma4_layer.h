@@ -3,6 +3,7 @@
 #include "mlxx/cache/cache.h"
 #include "mlxx/nn/attention.h"
 #include "mlxx/nn/mlp.h"
+#include "mlxx/nn/switch_mlp.h"
 
 namespace mlxx::models {
 
@@ -14,6 +15,33 @@ struct Gemma4LayerSpec {
   bool has_keys = true;          // else it reads those of an earlier layer
   bool values_are_keys = false;  // as projected, before norm and rotation
   int per_layer_input = 0;       // width of the layer's own input; 0: none
+  int experts = 0;               // beside the network; 0: none
+  int experts_per_token = 0;
+  int expert_size = 0;
+};
+
+// The experts of a layer, chosen by a scaled norm of what comes in. Parameters:
+// router.scale, router.per_expert_scale, router.proj, experts.switch_glu.
+class Gemma4Experts {
+ public:
+  explicit Gemma4Experts(const Gemma4LayerSpec& spec);
+
+  // `h` [B, L, E] chooses the experts of `x` [B, L, E].
+  mx::array operator()(const mx::array& h, const mx::array& x) const;
+
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+  void use(const kernels::Selection& selection) {
+    experts_.use(selection);
+  }
+
+ private:
+  int per_token_;
+  float eps_;
+  float root_;
+  Parameter scale_;             // [E]
+  Parameter per_expert_scale_;  // [experts]
+  nn::Linear projection_;
+  nn::SwitchMlp experts_;
 };
 
 // What a layer attends to, for later layers without keys of their own.
@@ -50,6 +78,7 @@ class Gemma4Layer {
       const kernels::AttentionMask& mask,
       cache::KVCache* cache,
       std::optional<Gemma4Keys>& keys) const;
+  mx::array feed_forward(const mx::array& h) const;
 
   Gemma4LayerSpec spec_;
   nn::Linear q_;
@@ -63,6 +92,10 @@ class Gemma4Layer {
   nn::Norm post_attention_norm_;
   nn::Norm pre_mlp_norm_;
   nn::Norm post_mlp_norm_;
+  std::optional<Gemma4Experts> experts_;
+  std::optional<nn::Norm> post_mlp_norm_1_;
+  std::optional<nn::Norm> pre_mlp_norm_2_;
+  std::optional<nn::Norm> post_mlp_norm_2_;
   std::optional<nn::Linear> input_gate_;
   std::optional<nn::Linear> input_projection_;
   std::optional<nn::Norm> post_input_norm_;

@@ -104,12 +104,6 @@ std::vector<size_t> find_keys(
 
 Config read_config(const DecoderConfig& source) {
   const JsonView& view = source.view();
-  if (source.flag_or("enable_moe_block", false)) {
-    fail(
-        ErrorKind::unsupported,
-        view.place(),
-        "gemma4_text with enable_moe_block is not supported yet");
-  }
   Config config;
   config.decoder = source.decoder();
   DecoderSpec& decoder = config.decoder;
@@ -148,6 +142,12 @@ Config read_config(const DecoderConfig& source) {
     layer.has_keys = i < with_keys;
     layer.values_are_keys = values_are_keys && !sliding[i];
     layer.per_layer_input = config.per_layer_input;
+    if (source.flag_or("enable_moe_block", false)) {
+      layer.experts = source.size("num_experts");
+      layer.experts_per_token =
+          static_cast<int>(view.integer("top_k_experts", 1, layer.experts));
+      layer.expert_size = source.size("moe_intermediate_size");
+    }
     if (wide && !layer.has_keys && with_keys > 0) {
       layer.block.intermediate_size *= 2;
     }
@@ -335,6 +335,16 @@ void rewrite(hub::TensorRewrite& tensors) {
             name.ends_with("output_max") || name.ends_with("output_min");
       },
       "range of activations");
+  for (int64_t layer :
+       tensors.numbers("model.layers.{}.experts.gate_up_proj")) {
+    std::string start = fmt::format("model.layers.{}.experts.", layer);
+    tensors.split_evenly(
+        start + "gate_up_proj",
+        1,
+        {start + "switch_glu.gate_proj.weight",
+         start + "switch_glu.up_proj.weight"});
+    tensors.rename(start + "down_proj", start + "switch_glu.down_proj.weight");
+  }
   for (const char* part : {"k_proj", "v_proj", "k_norm"}) {
     std::string pattern =
         fmt::format("model.layers.{{}}.self_attn.{}.weight", part);
@@ -351,6 +361,7 @@ void rewrite(hub::TensorRewrite& tensors) {
 constexpr std::string_view kCheckpoints[] = {
     "google/gemma-4-E2B-it",
     "google/gemma-4-E4B-it",
+    "google/gemma-4-26B-A4B-it",
     "google/gemma-4-31B-it",
 };
 
@@ -361,7 +372,9 @@ constexpr std::string_view kTinyConfig = R"({
   "rms_norm_eps": 1e-6, "max_position_embeddings": 512,
   "sliding_window": 24, "sliding_window_pattern": 2,
   "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 16,
-  "vocab_size_per_layer_input": 96, "tie_word_embeddings": true
+  "vocab_size_per_layer_input": 96, "tie_word_embeddings": true,
+  "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2,
+  "moe_intermediate_size": 32
 })";
 
 }  // namespace

@@ -217,7 +217,17 @@ DENSE = {
             num_global_key_value_heads=1,
             hidden_size_per_layer_input=0,
             num_kv_shared_layers=0,
-        )
+        ),
+        "experts": GEMMA4.variant(
+            "bfloat16",
+            (64, 4),
+            hidden_size_per_layer_input=0,
+            num_kv_shared_layers=0,
+            enable_moe_block=True,
+            num_experts=8,
+            top_k_experts=2,
+            moe_intermediate_size=64,
+        ),
     },
     "glm4": usual(GLM4),
     "phi3": usual(PHI3)

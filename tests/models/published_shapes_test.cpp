@@ -1,0 +1,45 @@
+// Published shapes give the published number of parameters: a layer, bias or
+// norm too much or too few shows here. tests/data/models/published_shapes.json
+// has the keys of each config.json that decide sizes, and the count that its
+// publisher (or the index of its files) gives.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "mlxx/base/mapped_file.h"
+#include "tests/models/fake_checkpoint.h"
+
+namespace mlxx::models {
+namespace {
+
+Json published_shapes() {
+  constexpr auto kFile = MLXX_TEST_DATA "/models/published_shapes.json";
+  return parse_json(read_file(kFile, size_t{1} << 20), kFile);
+}
+
+TEST(PublishedShapes, GiveThePublishedNumberOfParameters) {
+  for (const auto& shape : published_shapes()) {
+    FakeCheckpoint checkpoint(shape.at("config"));
+    auto type = shape.at("config").at("model_type").get<std::string>();
+    auto model = find_model(type).make(checkpoint);
+    EXPECT_EQ(
+        model->summary().parameters,
+        shape.at("parameters").get<int64_t>())
+        << shape.at("checkpoint");
+  }
+}
+
+TEST(PublishedShapes, AreThereForEveryFamily) {
+  std::set<std::string_view> covered;
+  Json shapes = published_shapes();
+  for (const auto& shape : shapes) {
+    auto type = shape.at("config").at("model_type").get<std::string>();
+    covered.insert(find_model(type).model_type);
+  }
+  for (const ModelInfo* info : all_models()) {
+    EXPECT_TRUE(covered.contains(info->model_type)) << info->model_type;
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::models
