@@ -39,6 +39,11 @@ class PackedWeights {
   virtual size_t nbytes() const = 0;
 };
 
+// x [..., in], weight [out, in] -> x @ weight.T [..., out]: how a dense matrix
+// in MLX's form is multiplied, differentiable in both.
+using DenseProduct =
+    std::function<mx::array(const mx::array& x, const mx::array& weight)>;
+
 // One named parameter of a module: declared with its shape when the module is
 // made, filled when the checkpoint is read. A matrix is [out, in] and may be
 // quantized; everything else is stored as it is.
@@ -65,6 +70,15 @@ class Parameter {
   // Null unless a kernel's form is resident.
   const std::shared_ptr<const PackedWeights>& packed() const {
     return packed_;
+  }
+
+  // What to multiply a dense matrix in MLX's form with; null: mx::matmul. It
+  // stays when the values change, as they do in training.
+  const std::shared_ptr<const DenseProduct>& product() const {
+    return product_;
+  }
+  void set_product(std::shared_ptr<const DenseProduct> product) {
+    product_ = std::move(product);
   }
 
   // MLX's form; only where packed() is null and is_set().
@@ -103,6 +117,7 @@ class Parameter {
   std::optional<WeightArrays> arrays_;
   std::optional<QuantizationSpec> quantization_;
   std::shared_ptr<const PackedWeights> packed_;
+  std::shared_ptr<const DenseProduct> product_;
 };
 
 // Called once for each parameter, with its checkpoint name. The one list of

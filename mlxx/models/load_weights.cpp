@@ -8,6 +8,7 @@
 #include "mlxx/core/materialize.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/matmul/matmul.h"
 #include "mlxx/kernels/panel_memory.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
@@ -198,6 +199,7 @@ void load_weights(
     // Of one size with the file, or nearly.
     placed.memory = std::make_shared<kernels::PanelMemory>(total);
   }
+  auto product = kernels::dense_product(selection);
   DtypePlan plan = plan_dtypes(checkpoint, selection);
   uint64_t read = 0;
   Materializer materializer(options.chunk_bytes, [&](uint64_t) {
@@ -207,6 +209,9 @@ void load_weights(
   });
   target.visit([&](const std::string& name, Parameter& parameter) {
     const hub::TensorInfo& tensor = *used.at(name);
+    if (parameter.kind() == Parameter::Kind::matrix) {
+      parameter.set_product(product);
+    }
     auto spec = spec_of(tensor);
     read += tensor.nbytes;
     if (auto packed = pack_from_file(checkpoint, tensor, placed)) {

@@ -18,6 +18,9 @@ mx::array Embedding::as_linear(const mx::array& x) const {
   if (weight_.packed() || weight_.quantization()) {
     return kernels::quantized_matmul(x, weight_);
   }
+  if (const auto& product = weight_.product()) {
+    return (*product)(x, weight_.value());
+  }
   return mx::matmul(x, mx::transpose(weight_.value()));
 }
 

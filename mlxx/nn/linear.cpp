@@ -16,6 +16,10 @@ mx::array Linear::operator()(const mx::array& x) const {
     mx::array y = kernels::quantized_matmul(x, weight_);
     return bias_ ? mx::add(y, bias_->value()) : y;
   }
+  if (const auto& product = weight_.product()) {
+    mx::array y = (*product)(x, weight_.value());
+    return bias_ ? mx::add(y, bias_->value()) : y;
+  }
   mx::array transposed = mx::transpose(weight_.value());
   return bias_ ? mx::addmm(bias_->value(), x, transposed)
                : mx::matmul(x, transposed);

@@ -6,7 +6,7 @@ namespace mlxx::nn {
 
 // x @ weight.T (+ bias). A dense weight with a bias is one addmm; a quantized
 // one adds the bias after the product: as mlx.nn does, since the two round
-// differently.
+// differently. A kernel's product adds it afterwards as well.
 class Linear {
  public:
   Linear(int in_features, int out_features, bool bias);

@@ -1,9 +1,11 @@
 // A whole model's gradients by parameter name, against finite differences.
 #include "mlxx/core/custom_vjp.h"
 #include "mlxx/core/parameter_gradients.h"
+#include "mlxx/kernels/matmul/matmul.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 #include "tests/core/error_of.h"
 #include "tests/core/gradient_check.h"
+#include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
 
 namespace mlxx::models {
@@ -20,8 +22,12 @@ Json tiny_config() {
       "config.json");
 }
 
-// As load_model() makes one, but open to changes, as training needs it.
-std::shared_ptr<Model> tiny_model(bool fallback, mx::Dtype dtype) {
+// As load_model() makes one, but open to changes, as training needs it: what
+// `trained` names stays in MLX's form.
+std::shared_ptr<Model> tiny_model(
+    bool fallback,
+    mx::Dtype dtype,
+    const FrozenParameters& trained = nullptr) {
   auto checkpoint = random_checkpoint(tiny_config(), std::nullopt, dtype);
   auto selected = selection(fallback);
   std::shared_ptr<Model> model = find_model("llama").make(checkpoint);
@@ -29,6 +35,10 @@ std::shared_ptr<Model> tiny_model(bool fallback, mx::Dtype dtype) {
     mx::array value = checkpoint.load(name, {}).weight;
     parameter.set({value, std::nullopt, std::nullopt});
     if (parameter.kind() == Parameter::Kind::matrix) {
+      parameter.set_product(kernels::dense_product(selected));
+      if (trained && trained(name)) {
+        return;
+      }
       if (auto packed = kernels::pack_dense(value, selected)) {
         parameter.set_packed(packed);
       }
@@ -129,6 +139,41 @@ TEST(ModelGradients, PassThroughTheCpuKernels) {
       loss.function,
       loss.values,
       {.tolerance = 5e-3, .directions = 2}));
+}
+
+// Adapters and full training: some matrices are trained, through kernels, above
+// and below frozen ones in panels.
+TEST(ModelGradients, OfMatricesThroughTheCpuKernels) {
+  auto trained = [](const std::string& name) {
+    return name.find("q_proj") != std::string::npos ||
+        name.find("down_proj") != std::string::npos ||
+        name == "model.embed_tokens.weight";
+  };
+  auto frozen = [&](const std::string& name) { return !trained(name); };
+  auto model = tiny_model(false, mx::float32, trained);
+  OfParameters loss(*model, frozen);
+  EXPECT_EQ(loss.values.size(), 1u + 2 * 2);
+  EXPECT_TRUE(check_gradient(
+      loss.function,
+      loss.values,
+      {.tolerance = 5e-3, .directions = 2}));
+  // Activations that meet panels are rounded, hence the tolerance.
+  auto reference = tiny_model(true, mx::float32);
+  auto ours =
+      ParameterGradients(tree_of(*model), loss_of(*model), frozen).apply({});
+  auto theirs =
+      ParameterGradients(tree_of(*reference), loss_of(*reference), frozen)
+          .apply({});
+  ASSERT_EQ(ours.gradients.size(), theirs.gradients.size());
+  for (size_t i = 0; i < ours.gradients.size(); ++i) {
+    EXPECT_EQ(ours.gradients[i].name, theirs.gradients[i].name);
+    EXPECT_LE(
+        relative_error(
+            ours.gradients[i].gradient,
+            theirs.gradients[i].gradient),
+        1e-3f)
+        << ours.gradients[i].name;
+  }
 }
 
 TEST(ModelGradients, KeepTheStoredDtypeAndTheTreesNames) {

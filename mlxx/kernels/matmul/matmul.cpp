@@ -57,11 +57,11 @@ void multiply_few_columns(
 }
 
 // a [rows, depth] times b [depth, columns] -> float32 [rows, columns].
-class DenseProduct : public CpuPrimitive {
+class DenseMatmul : public CpuPrimitive {
  public:
-  explicit DenseProduct(const Selection& selection)
+  explicit DenseMatmul(const Selection& selection)
       : CpuPrimitive(
-            "DenseProduct",
+            "DenseMatmul",
             [](const std::vector<mx::array>& x) {
               return std::vector<mx::array>{mx::matmul(x[0], x[1])};
             }),
@@ -140,7 +140,7 @@ mx::array matmul(
   mx::array flat = mx::reshape(x, {static_cast<int>(rows), matrix.shape(0)});
   mx::array y = make_lazy(
       {flat.shape(0), matrix.shape(1)},
-      std::make_shared<DenseProduct>(selection),
+      std::make_shared<DenseMatmul>(selection),
       {mx::contiguous(flat, kEitherOrder),
        mx::contiguous(matrix, kEitherOrder)});
   shape.back() = matrix.shape(1);
@@ -157,6 +157,16 @@ mx::array matmul_transposed(
       x,
       weight.ndim() == 2 ? mx::transpose(weight) : weight,
       selection);
+}
+
+std::shared_ptr<const DenseProduct> dense_product(const Selection& selection) {
+  if (!selection.has_cpu_kernels()) {
+    return nullptr;
+  }
+  return std::make_shared<const DenseProduct>(
+      [selection](const mx::array& x, const mx::array& weight) {
+        return matmul_transposed(x, weight, selection);
+      });
 }
 
 }  // namespace mlxx::kernels

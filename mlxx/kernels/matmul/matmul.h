@@ -1,6 +1,6 @@
 #pragma once
 
-#include "mlxx/core/mlx.h"
+#include "mlxx/core/parameters.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
@@ -23,5 +23,9 @@ mx::array matmul_transposed(
     const mx::array& x,
     const mx::array& weight,
     const Selection& selection);
+
+// matmul_transposed() for parameters that are trained. Null without CPU
+// kernels: mx::matmul, exactly as mlx-lm calls it.
+std::shared_ptr<const DenseProduct> dense_product(const Selection& selection);
 
 }  // namespace mlxx::kernels
