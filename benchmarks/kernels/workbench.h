@@ -47,5 +47,6 @@ void measure(
 void register_products(const Workbench& bench);
 void register_attention(const Workbench& bench);
 void register_rows(const Workbench& bench);
+void register_training(const Workbench& bench);
 
 }  // namespace mlxx::benchmarks
