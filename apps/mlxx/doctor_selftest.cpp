@@ -144,8 +144,7 @@ float attention_error(std::string& where) {
       mx::array out = kernels::attention(
           q,
           kernels::DenseView{k, v},
-          scale,
-          {.mode = queries > 1 ? "causal" : "", .array = std::nullopt});
+          {.scale = scale, .mask = {queries > 1 ? "causal" : ""}});
       mx::array wide_k = mx::repeat(k, kHeads / kKeyHeads, 1);
       mx::array wide_v = mx::repeat(v, kHeads / kKeyHeads, 1);
       mx::array scores =

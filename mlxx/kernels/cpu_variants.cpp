@@ -66,6 +66,14 @@ const RowKernels& row_kernels(InstructionSet set) {
   return MLXX_TABLES(kRowKernels, Avx512, Portable, Portable).choose(set);
 }
 
+const LayerKernels& layer_kernels(InstructionSet set) {
+  return MLXX_TABLES(kLayerKernels, Avx512, Portable, Portable).choose(set);
+}
+
+const RecurrentKernels& recurrent_kernels(InstructionSet set) {
+  return MLXX_TABLES(kRecurrentKernels, Avx512, Portable, Portable).choose(set);
+}
+
 const BlockAttention& block_attention(InstructionSet set) {
   return MLXX_TABLES(kBlockAttention, Avx512, Portable, Portable).choose(set);
 }

@@ -3,8 +3,10 @@
 #include "mlxx/kernels/attention/block_attention.h"
 #include "mlxx/kernels/instruction_set.h"
 #include "mlxx/kernels/matmul/gemm_kernels.h"
+#include "mlxx/kernels/layer_kernels.h"
 #include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
+#include "mlxx/kernels/recurrent_kernels.h"
 #include "mlxx/kernels/row_kernels.h"
 
 namespace mlxx::kernels {
@@ -13,6 +15,8 @@ namespace mlxx::kernels {
 const PanelKernels& panel_kernels(InstructionSet set);
 const ByteKernels& byte_kernels(InstructionSet set);
 const RowKernels& row_kernels(InstructionSet set);
+const LayerKernels& layer_kernels(InstructionSet set);
+const RecurrentKernels& recurrent_kernels(InstructionSet set);
 const BlockAttention& block_attention(InstructionSet set);
 const GemmKernels& gemm_kernels(InstructionSet set);
 

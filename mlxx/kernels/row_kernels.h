@@ -17,8 +17,11 @@ struct AttentionRow {
   int64_t length;
   int64_t size;  // a multiple of kAttentionSizeStep
   float scale;
-  float* scores;  // room for `length` rounded up to kAttentionSizeStep
-  float* out;     // [size]
+  float softcap;       // of the scores: softcap * tanh(score / softcap); 0: no
+  const float* added;  // to the scores then, [length], or null
+  const float* sink;   // one more score, of a key without a value, or null
+  float* scores;       // room for `length` rounded up to kAttentionSizeStep
+  float* out;          // [size]
 };
 
 inline constexpr int kAttentionSizeStep = 16;
@@ -40,7 +43,7 @@ struct RowKernels {
       const float* sines,
       int64_t half,
       float* y);
-  // out = softmax(scale * keys query) values
+  // out = softmax(scale * keys query) values. Weights below e^-87 are 0.
   void (*attend)(const AttentionRow& row);
 };
 

@@ -101,14 +101,33 @@ void attend(const AttentionRow& row) {
   for (int64_t j = row.length; j < padded; ++j) {
     row.scores[j] = row.scores[0];
   }
+  if (row.softcap > 0) {
+    Floats cap = broadcast(row.softcap);
+    for (int64_t j = 0; j < padded; j += kWidth) {
+      store(row.scores + j, softcap_lanes(load(row.scores + j), cap));
+    }
+  }
+  if (row.added) {
+    for (int64_t j = 0; j < row.length; ++j) {
+      row.scores[j] += row.added[j];
+    }
+    for (int64_t j = row.length; j < padded; ++j) {
+      row.scores[j] = row.scores[0];
+    }
+  }
   Floats most = load(row.scores);
   for (int64_t j = kWidth; j < padded; j += kWidth) {
     most = larger(most, load(row.scores + j));
   }
   float largest = largest_lane(most);
+  if (row.sink && *row.sink > largest) {
+    largest = *row.sink;
+  }
   Floats shift = broadcast(largest);
+  const Floats least = broadcast(-87.0f);
   for (int64_t j = 0; j < padded; j += kWidth) {
-    store(row.scores + j, exponential(load(row.scores + j) - shift));
+    Floats below = load(row.scores + j) - shift;
+    store(row.scores + j, below < least ? Floats{} : exponential(below));
   }
   for (int64_t j = row.length; j < padded; ++j) {
     row.scores[j] = 0;
@@ -117,7 +136,11 @@ void attend(const AttentionRow& row) {
   for (int64_t j = 0; j < padded; j += kWidth) {
     total += load(row.scores + j);
   }
-  float inverse = 1.0f / sum_lanes(total);
+  float sum = sum_lanes(total);
+  if (row.sink) {
+    sum += exponential(broadcast(*row.sink - largest))[0];
+  }
+  float inverse = 1.0f / sum;
   int64_t d = 0;
   for (; d + 4 * kWidth <= row.size; d += 4 * kWidth) {
     weigh_values<4>(row, inverse, d);

@@ -63,6 +63,27 @@ MLXX_INLINE Floats exponential(Floats x) {
   return p * (Floats)power;
 }
 
+// An odd polynomial near zero, where 1 - 2 / (e^2x + 1) cancels.
+MLXX_INLINE Floats tanh_lanes(Floats x) {
+  Floats magnitude = x < Floats{} ? -x : x;
+  const Floats one = broadcast(1.0f);
+  const Floats two = broadcast(2.0f);
+  Floats far = one - two / (exponential(two * magnitude) + one);
+  Floats square = x * x;
+  Floats p = broadcast(-0.00552863726f);
+  p = multiply_add(p, square, broadcast(0.02048332f));
+  p = multiply_add(p, square, broadcast(-0.0536929695f));
+  p = multiply_add(p, square, broadcast(0.133308998f));
+  p = multiply_add(p, square, broadcast(-0.333332629f));
+  Floats near = multiply_add(x * square, p, x);
+  far = x < Floats{} ? -far : far;
+  return magnitude < broadcast(0.65f) ? near : far;
+}
+
+MLXX_INLINE Floats softcap_lanes(Floats x, Floats cap) {
+  return cap * tanh_lanes(x / cap);
+}
+
 MLXX_INLINE float largest_lane(Floats v) {
   float largest = v[0];
   for (int i = 1; i < kWidth; ++i) {

@@ -133,14 +133,20 @@ void DecoderModel::use(const kernels::Selection& selection) {
   norm_.use(selection);
   std::vector<nn::TransformerBlock*> blocks;
   for (auto& layer : layers_) {
-    if (auto* block = dynamic_cast<nn::TransformerBlock*>(layer.get())) {
+    auto* block = dynamic_cast<nn::TransformerBlock*>(layer.get());
+    if (block && block->has_mlp()) {
       blocks.push_back(block);
     }
   }
   std::string why = "not every layer is a plain transformer block";
   if (blocks.size() == layers_.size()) {
     fused_ = FusedDecoder::make(
-        {spec_, embed_tokens_, blocks, norm_, lm_head_ ? &*lm_head_ : nullptr},
+        {spec_,
+         embed_tokens_,
+         blocks,
+         norm_,
+         lm_head_ ? &*lm_head_ : nullptr,
+         positions_ ? &*positions_ : nullptr},
         selection,
         why);
   }

@@ -18,13 +18,18 @@ class Parameters {
     });
   }
 
-  std::vector<float> vector(const std::string& name) {
+  // Empty if there is none. One is added in the weights' own dtype, as the
+  // plain operations round it.
+  std::vector<float> vector(const std::string& name, bool plus_one = false) {
     const Parameter* parameter = take(name);
     if (!parameter) {
       return {};
     }
-    mx::array values =
-        mx::contiguous(mx::astype(parameter->value(), mx::float32));
+    mx::array values = parameter->value();
+    if (plus_one) {
+      values = mx::add(mx::array(1.0f, values.dtype()), values);
+    }
+    values = mx::contiguous(mx::astype(values, mx::float32));
     mx::eval(values);
     return {values.data<float>(), values.data<float>() + values.size()};
   }
@@ -67,52 +72,158 @@ class Parameters {
   std::string unpacked_;
 };
 
-std::string describe(
-    nn::TransformerBlock& block,
-    kernels::DecoderLayerWeights& layer) {
-  Parameters parameters(block);
-  layer.input_norm = parameters.vector("input_layernorm.weight");
-  layer.q = parameters.linear("self_attn.q_proj");
-  layer.k = parameters.linear("self_attn.k_proj");
-  layer.v = parameters.linear("self_attn.v_proj");
-  layer.o = parameters.linear("self_attn.o_proj");
-  layer.post_norm = parameters.vector("post_attention_layernorm.weight");
-  layer.gate = parameters.linear("mlp.gate_proj");
-  layer.up = parameters.linear("mlp.up_proj");
-  layer.down = parameters.linear("mlp.down_proj");
-  layer.window = block.spec().window;
-  return parameters.problem();
+kernels::NormWeights norm_weights(
+    Parameters& parameters,
+    const std::string& prefix,  // of its weight and bias
+    const nn::NormSpec& spec) {
+  using Kind = nn::NormSpec::Kind;
+  bool plus_one =
+      spec.kind == Kind::rms_plus_one || spec.kind == Kind::layer_plus_one;
+  bool rms = spec.kind == Kind::rms || spec.kind == Kind::rms_plus_one;
+  return {
+      .kind = rms ? kernels::NormWeights::Kind::rms
+                  : kernels::NormWeights::Kind::layer,
+      .eps = spec.eps,
+      .weight = parameters.vector(prefix + "weight", plus_one),
+      .bias = parameters.vector(prefix + "bias")};
 }
 
-// What the kernel does not compute yet, or empty.
-std::string uncovered(const DecoderSpec& decoder) {
-  if (decoder.embedding_multiplier != 1 || decoder.learned_positions > 0 ||
-      decoder.head_input_divisor != 1 || decoder.logits_multiplier != 1 ||
-      decoder.logits_divisor != 1 || decoder.final_softcap != 0) {
-    return "its embedding or logits are scaled";
-  }
-  for (const auto& layer : decoder.layers) {
-    if (!layer.rope || layer.activation != kernels::Activation::silu ||
-        layer.norm.kind != nn::NormSpec::Kind::rms || layer.softcap != 0 ||
-        layer.query_scale.beta != 0 || layer.parallel ||
-        layer.residual_multiplier != 1 || layer.clip_residual) {
-      return "a layer is not llama's";
+kernels::HeadNorm
+head_norm(Parameters& parameters, bool of_keys, const nn::LayerSpec& spec) {
+  const nn::LayerNames& names = spec.names;
+  const std::string prefix = names.attention + ".";
+  switch (spec.qk_norm) {
+    case nn::QkNorm::none:
+      break;
+    case nn::QkNorm::per_head:
+    case nn::QkNorm::whole_width:
+      return {
+          norm_weights(
+              parameters,
+              prefix + (of_keys ? names.k_norm : names.q_norm) + ".",
+              spec.norm),
+          spec.qk_norm == nn::QkNorm::whole_width};
+    case nn::QkNorm::layer_per_head: {
+      nn::NormSpec layer{.kind = nn::NormSpec::Kind::layer};
+      layer.eps = spec.norm.eps;
+      return {norm_weights(
+          parameters,
+          prefix + (of_keys ? "k_layernorm." : "q_layernorm."),
+          layer)};
     }
   }
   return {};
 }
 
 std::string describe(
+    nn::TransformerBlock& block,
+    kernels::DecoderLayerWeights& layer) {
+  const nn::LayerSpec& spec = block.spec();
+  if (!block.has_mlp()) {
+    return "its network is not an MLP";
+  }
+  const nn::LayerNames& names = spec.names;
+  Parameters parameters(block);
+  auto norm = [&](const std::string& name) {
+    return name.empty() ? kernels::NormWeights{}
+                        : norm_weights(parameters, name + ".", spec.norm);
+  };
+  auto projection = [&](const std::string& name) {
+    return parameters.linear(names.attention + "." + name);
+  };
+  layer.before_attention = norm(names.before_attention);
+  layer.q = projection(names.q);
+  layer.k = projection(names.k);
+  layer.v = projection(names.v);
+  layer.o = projection(names.o);
+  layer.q_norm = head_norm(parameters, false, spec);
+  layer.k_norm = head_norm(parameters, true, spec);
+  layer.query_scale = {spec.query_scale.beta, spec.query_scale.original_length};
+  layer.attention_scale = spec.attention_scale;
+  layer.softcap = spec.softcap;
+  if (spec.sinks) {
+    layer.sinks = parameters.vector(names.attention + ".sinks");
+  }
+  layer.window = spec.window;
+  layer.after_attention = norm(names.after_attention);
+  layer.parallel = spec.parallel;
+  layer.before_mlp =
+      spec.parallel ? layer.before_attention : norm(names.before_mlp);
+  if (!names.gate.empty()) {
+    layer.gate = parameters.linear(names.mlp + "." + names.gate);
+  }
+  layer.up = parameters.linear(names.mlp + "." + names.up);
+  layer.down = parameters.linear(names.mlp + "." + names.down);
+  layer.activation = spec.activation;
+  layer.after_mlp = norm(names.after_mlp);
+  layer.residual_multiplier = spec.residual_multiplier;
+  return parameters.problem();
+}
+
+// The tables of all layers, each once.
+class Rotations {
+ public:
+  // Sets the layer's; empty, or why there is none.
+  std::string add(
+      const std::shared_ptr<const nn::Rope>& rope,
+      kernels::DecoderWeights& weights) {
+    auto& layer = weights.layers.back();
+    if (!rope) {
+      layer.rotation = -1;
+      return {};
+    }
+    auto [at, is_new] =
+        known_.emplace(rope, static_cast<int>(weights.rotations.size()));
+    layer.rotation = at->second;
+    if (is_new) {
+      auto rotations = rope->rotations();
+      if (!rotations) {
+        return fmt::format("rope '{}' depends on the length", rope->name());
+      }
+      weights.rotations.push_back(
+          {std::move(rotations->per_position),
+           rotations->scale,
+           rotations->pairs});
+    }
+    return {};
+  }
+
+ private:
+  std::map<std::shared_ptr<const nn::Rope>, int> known_;
+};
+
+float embedding_multiplier(const DecoderSpec& spec) {
+  if (spec.multiplier_rounding == MultiplierRounding::none) {
+    return spec.embedding_multiplier;
+  }
+  return mx::astype(
+             mx::array(spec.embedding_multiplier, mx::bfloat16),
+             mx::float32)
+      .item<float>();
+}
+
+std::string describe_ends(
     const FusedDecoder::Parts& parts,
     kernels::DecoderWeights& weights) {
-  std::string problem = uncovered(parts.spec);
-  if (!problem.empty()) {
-    return problem;
-  }
+  const DecoderSpec& spec = parts.spec;
   Parameters embedding(parts.embedding);
   weights.embedding = embedding.matrix("weight");
   weights.head = {weights.embedding, {}};
-  weights.final_norm = Parameters(parts.norm).vector("weight");
+  if (!embedding.problem().empty()) {
+    return "the embedding's " + embedding.problem();
+  }
+  if (spec.learned_positions > 0 && !parts.positions) {
+    return "its table of positions was not given";
+  }
+  if (parts.positions) {
+    Parameters positions(*parts.positions);
+    weights.positions = positions.matrix("weight");
+    if (!positions.problem().empty()) {
+      return "the positions' " + positions.problem();
+    }
+  }
+  Parameters norm(parts.norm);
+  weights.final_norm = norm_weights(norm, "", spec.final_norm);
   if (parts.head) {
     Parameters head(*parts.head);
     weights.head = {head.matrix("weight"), head.vector("bias")};
@@ -120,34 +231,39 @@ std::string describe(
       return "the head's " + head.problem();
     }
   }
-  if (!embedding.problem().empty()) {
-    return "the embedding's " + embedding.problem();
+  weights.embedding_multiplier = embedding_multiplier(spec);
+  weights.logits_multiplier =
+      spec.logits_multiplier / (spec.logits_divisor * spec.head_input_divisor);
+  weights.final_softcap = spec.final_softcap;
+  return {};
+}
+
+std::string describe(
+    const FusedDecoder::Parts& parts,
+    kernels::DecoderWeights& weights) {
+  if (parts.blocks.empty()) {
+    return "there is no layer";
   }
-  const nn::LayerSpec& spec = parts.blocks.front()->spec();
-  weights.hidden_size = spec.hidden_size;
-  weights.intermediate_size = spec.intermediate_size;
-  weights.heads = spec.heads;
-  weights.kv_heads = spec.kv_heads;
-  weights.head_size = spec.head_size;
-  weights.attention_scale = spec.attention_scale;
-  weights.norm_eps = spec.norm.eps;
-  auto rotations = spec.rope->rotations();
-  if (!rotations) {
-    return fmt::format("rope '{}' depends on the length", spec.rope->name());
+  std::string problem = describe_ends(parts, weights);
+  if (!problem.empty()) {
+    return problem;
   }
-  weights.rotations = std::move(rotations->per_position);
-  weights.rotation_scale = rotations->scale;
-  weights.rotate_pairs = rotations->pairs;
+  const nn::LayerSpec& first = parts.blocks.front()->spec();
+  weights.hidden_size = first.hidden_size;
+  weights.heads = first.heads;
+  weights.kv_heads = first.kv_heads;
+  weights.head_size = first.head_size;
+  Rotations rotations;
   for (auto* block : parts.blocks) {
-    if (block->spec().rope != spec.rope) {
-      return "layers rotate in different ways";
-    }
     problem = describe(*block, weights.layers.emplace_back());
+    if (problem.empty()) {
+      problem = rotations.add(block->spec().rope, weights);
+    }
     if (!problem.empty()) {
       return problem;
     }
   }
-  return kernels::DecodeStep::refuses(weights);
+  return kernels::why_not_run(weights);
 }
 
 }  // namespace

@@ -15,13 +15,15 @@ namespace mlxx::models {
 // computes them: on the CPU, with packed weights. Not differentiable.
 class FusedDecoder {
  public:
-  // The modules of a decoder. `head` null: the embedding.
+  // The modules of a decoder. `positions` may be null; `head` null: the
+  // embedding.
   struct Parts {
     const DecoderSpec& spec;
     nn::Embedding& embedding;
     std::span<nn::TransformerBlock* const> blocks;
     nn::Norm& norm;
     nn::Linear* head;
+    nn::Embedding* positions = nullptr;
   };
   // Once the weights are in. Nothing, and the reason in `why`, if the kernel
   // does not cover these parts.

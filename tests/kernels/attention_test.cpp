@@ -45,8 +45,7 @@ TEST(Attention, MatchesTheFormulaForPrefillAndDecode) {
     mx::array got = attention(
         q,
         DenseView{k, v},
-        kScale,
-        {L > 1 ? "causal" : "", std::nullopt});
+        {.scale = kScale, .mask = {L > 1 ? "causal" : ""}});
     EXPECT_LT(relative_error(got, written_out(q, k, v, L > 1)), 1e-5);
   }
 }
@@ -61,8 +60,8 @@ TEST(Attention, BlocksGiveTheBitsOfTheDenseLayout) {
     mx::array k = normal({2, kKvHeads, L, kSize}, 100 + at);
     mx::array v = normal({2, kKvHeads, L, kSize}, 200 + at);
     auto mask = dense.make_mask(L);
-    mx::array expected = attention(q, dense.append(k, v), kScale, mask);
-    mx::array got = attention(q, blocks.append(k, v), kScale, mask);
+    mx::array expected = attention(q, dense.append(k, v), {kScale, mask});
+    mx::array got = attention(q, blocks.append(k, v), {kScale, mask});
     EXPECT_TRUE(same_bits(got, expected)) << L;
   }
 }
@@ -73,7 +72,7 @@ TEST(Attention, FullyMaskedRowsAreNotNan) {
     mx::array k = mx::astype(normal({1, kKvHeads, 3, kSize}, 2), dtype);
     bool seen[] = {true, false, true, false, false, false};
     mx::array mask(seen, {2, 3}, mx::bool_);
-    mx::array got = attention(q, DenseView{k, k}, kScale, {"", mask});
+    mx::array got = attention(q, DenseView{k, k}, {kScale, {"", mask}});
     EXPECT_FALSE(mx::any(mx::isnan(got)).item<bool>());
   }
 }
@@ -84,9 +83,7 @@ TEST(Attention, RowsMustAgreeWithTheCache) {
       mx::zeros({4, 2, 64, 16}),
       {{0}},
       {3}};
-  EXPECT_THROW(
-      attention(normal({2, 4, 1, 16}, 1), view, kScale, {"", std::nullopt}),
-      Error);
+  EXPECT_THROW(attention(normal({2, 4, 1, 16}, 1), view, {kScale}), Error);
 }
 
 }  // namespace

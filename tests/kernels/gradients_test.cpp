@@ -66,8 +66,7 @@ TEST(Gradients, Attention) {
       return Arrays{attention(
           x[0],
           DenseView{x[1], x[2]},
-          0.25f,
-          {mode, std::nullopt},
+          {.scale = 0.25f, .mask = {mode}},
           selection)};
     };
     // As many queries as keys, a few more keys, and a step of decoding.

@@ -1,7 +1,6 @@
 // Kernels that work row by row, against the plain operations that they replace.
 #include <gtest/gtest.h>
 
-#include "mlxx/kernels/attention/attention.h"
 #include "mlxx/kernels/rms_norm/rms_norm.h"
 #include "mlxx/kernels/rope/rope.h"
 #include "mlxx/kernels/swiglu/swiglu.h"
@@ -135,94 +134,6 @@ TEST(Rope, AgreesWithMlx) {
       [&](const mx::array& x, const Selection& selection) {
         return rope(x, angles, 7, selection);
       });
-}
-
-TEST(AttentionKernel, AgreesWithMlxForPrefillAndDecode) {
-  for (int size : {16, 64, 80, 128}) {
-    for (auto [L, S] :
-         {std::pair{1, 1}, {1, 17}, {1, 300}, {5, 5}, {33, 90}, {2, 3}}) {
-      // A part of a larger buffer, as a cache hands it out.
-      mx::array keys = mx::slice(
-          normal({2, 2, S + 9, size}, 2),
-          {0, 0, 0, 0},
-          {2, 2, S, size});
-      mx::array values = mx::slice(
-          normal({2, 2, S + 9, size}, 3),
-          {0, 0, 0, 0},
-          {2, 2, S, size});
-      for (std::string mode : {"", "causal"}) {
-        Op op = [&](const mx::array& x, const Selection& selection) {
-          return attention(
-              x,
-              DenseView{keys, values},
-              0.2f,
-              {mode, std::nullopt},
-              selection);
-        };
-        expect_agreement(normal({2, 6, L, size}, 1), op, 2e-6f);
-      }
-    }
-  }
-}
-
-TEST(AttentionKernel, GradientIsThatOfTheFallback) {
-  mx::array keys = normal({1, 2, 9, 16}, 2);
-  expect_same_gradient(
-      normal({1, 4, 3, 16}, 1),
-      [&](const mx::array& x, const Selection& selection) {
-        return attention(
-            x,
-            DenseView{keys, keys},
-            0.25f,
-            {"causal", std::nullopt},
-            selection);
-      });
-}
-
-TEST(AttentionKernel, LargeScoresStayFinite) {
-  mx::array q = mx::full({1, 2, 1, 16}, 300.0f);
-  mx::array k = mx::concatenate(
-      {mx::full({1, 2, 1, 16}, 300.0f), mx::full({1, 2, 1, 16}, -300.0f)},
-      2);
-  mx::array v = normal({1, 2, 2, 16}, 3);
-  for (const auto& selection : all_selections()) {
-    mx::array y =
-        attention(q, DenseView{k, v}, 1.0f, {"", std::nullopt}, selection);
-    EXPECT_LT(
-        relative_error(y, mx::slice(v, {0, 0, 0, 0}, {1, 2, 1, 16})),
-        1e-6);
-  }
-}
-
-// A query alone, in a prompt, and in any part of it.
-TEST(AttentionKernel, AQueryHasTheSameBitsInEveryCompany) {
-  constexpr int kLength = 70;
-  mx::array q = normal({2, 4, kLength, 64}, 1);
-  mx::array k = normal({2, 2, kLength, 64}, 2);
-  mx::array v = normal({2, 2, kLength, 64}, 3);
-  auto tokens = [](const mx::array& a, int row, int from, int to) {
-    return mx::slice(
-        a,
-        {row, 0, from, 0},
-        {row + 1, a.shape(1), to, a.shape(3)});
-  };
-  for (InstructionSet set : available_instruction_sets()) {
-    Selection many{false, set, std::make_shared<ThreadPool>(3)};
-    Selection one{false, set, std::make_shared<ThreadPool>(1)};
-    mx::array whole =
-        attention(q, DenseView{k, v}, 0.125f, {"causal", std::nullopt}, many);
-    for (auto [from, to] : {std::pair{0, 1}, {69, 70}, {20, 45}}) {
-      DenseView seen{tokens(k, 1, 0, to), tokens(v, 1, 0, to)};
-      mx::array part = attention(
-          tokens(q, 1, from, to),
-          seen,
-          0.125f,
-          {to - from > 1 ? "causal" : "", std::nullopt},
-          one);
-      EXPECT_TRUE(same_bits(part, tokens(whole, 1, from, to)))
-          << to_string(set) << " " << from << " " << to;
-    }
-  }
 }
 
 TEST(RowKernels, HalfPrecisionIsLeftToMlx) {

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "mlxx/core/mlx.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {

@@ -1,5 +1,7 @@
 #include "mlxx/kernels/attention/attention.h"
 
+#include <cmath>
+
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/attention/attention_cpu.h"
 
@@ -9,24 +11,49 @@ namespace {
 mx::array attend_dense(
     const mx::array& queries,
     const DenseView& view,
-    float scale,
-    const AttentionMask& mask,
+    const AttentionOptions& options,
     const Selection& selection) {
-  if (attention_cpu_covers(queries, view, mask, selection)) {
-    return attention_cpu(
-        queries,
-        view,
-        scale,
-        mask.mode == "causal",
-        selection);
+  if (attention_cpu_covers(queries, view, options, selection)) {
+    return attention_cpu(queries, view, options, selection);
   }
-  return mx::fast::scaled_dot_product_attention(
-      queries,
-      view.keys,
-      view.values,
-      scale,
-      mask.mode,
-      mask.array);
+  return plain_attention(queries, view.keys, view.values, options);
+}
+
+// Before lazy operations make of it an exception with other words.
+void check(const mx::array& queries, const AttentionOptions& options) {
+  if (queries.ndim() != 4) {
+    fail(
+        ErrorKind::internal,
+        "attention",
+        "queries have {} axes, not 4",
+        queries.ndim());
+  }
+  if (!(options.softcap >= 0) || std::isinf(options.softcap)) {
+    fail(
+        ErrorKind::internal,
+        "attention",
+        "the softcap is {}",
+        options.softcap);
+  }
+  if (options.mask.mode != "" && options.mask.mode != "causal") {
+    fail(
+        ErrorKind::internal,
+        "attention",
+        "mask mode '{}' is not known",
+        options.mask.mode);
+  }
+  if (options.mask.array && options.mask.mode == "causal") {
+    fail(ErrorKind::internal, "attention", "both a causal mask and an array");
+  }
+  const auto& sinks = options.sinks;
+  if (sinks && (sinks->ndim() != 1 || sinks->shape(0) != queries.shape(1))) {
+    fail(
+        ErrorKind::internal,
+        "attention",
+        "sinks of shape ({}) for {} heads",
+        fmt::join(sinks->shape().begin(), sinks->shape().end(), ", "),
+        queries.shape(1));
+  }
 }
 
 }  // namespace
@@ -50,11 +77,11 @@ DenseView gather_row(const BlocksView& view, int row) {
 mx::array attention(
     const mx::array& queries,
     const KVView& view,
-    float scale,
-    const AttentionMask& mask,
+    const AttentionOptions& options,
     const Selection& selection) {
+  check(queries, options);
   if (const auto* dense = std::get_if<DenseView>(&view)) {
-    return attend_dense(queries, *dense, scale, mask, selection);
+    return attend_dense(queries, *dense, options, selection);
   }
   const auto& blocks = std::get<BlocksView>(view);
   int rows = queries.shape(0);
@@ -67,9 +94,9 @@ mx::array attention(
         blocks.table.size());
   }
   if (rows == 1) {
-    return attend_dense(queries, gather_row(blocks, 0), scale, mask, selection);
+    return attend_dense(queries, gather_row(blocks, 0), options, selection);
   }
-  if (mask.array) {
+  if (options.mask.array) {
     fail(
         ErrorKind::internal,
         "attention",
@@ -82,7 +109,7 @@ mx::array attention(
         {row, 0, 0, 0},
         {row + 1, queries.shape(1), queries.shape(2), queries.shape(3)});
     results.push_back(
-        attend_dense(query, gather_row(blocks, row), scale, mask, selection));
+        attend_dense(query, gather_row(blocks, row), options, selection));
   }
   return mx::concatenate(results, 0);
 }

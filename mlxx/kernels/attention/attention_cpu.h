@@ -4,12 +4,12 @@
 
 namespace mlxx::kernels {
 
-// Whether attention_cpu() computes this: float32, heads of a multiple of 16,
-// no mask array.
+// Whether attention_cpu() computes this: float32, heads of a multiple of 16, a
+// mask of booleans or float32.
 bool attention_cpu_covers(
     const mx::array& queries,
     const DenseView& view,
-    const AttentionMask& mask,
+    const AttentionOptions& options,
     const Selection& selection);
 
 // As attention(), on all threads; a query's bits depend on its keys only, not
@@ -17,8 +17,7 @@ bool attention_cpu_covers(
 mx::array attention_cpu(
     const mx::array& queries,
     const DenseView& view,
-    float scale,
-    bool causal,
+    const AttentionOptions& options,
     const Selection& selection);
 
 }  // namespace mlxx::kernels

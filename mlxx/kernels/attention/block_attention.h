@@ -41,6 +41,7 @@ struct SplitQueries {
   // Query i sees tokens begin[i] .. end[i] of the split; none: it is skipped.
   const int32_t* begin;
   const int32_t* end;
+  float softcap = 0;  // of the scores; 0: none
 };
 
 // What a query has summed so far, [size] numbers that `sum` divides.
@@ -66,7 +67,8 @@ struct BlockAttention {
       void* values);
   // Sets states[i] to what the split alone gives.
   void (*attend)(const SplitQueries& job, SplitState* states);
-  // Adds a later split to a state that starts as `empty_state`.
+  // Adds a later split to a state that starts as {kNoScore, 0, zeros}, or, with
+  // one more score of a key without a value, as {that score, 1, zeros}.
   void (*join)(const SplitState& later, int64_t size, SplitState& state);
   // out[i] /= sum
   void (*finish)(SplitState& state, int64_t size);

@@ -132,11 +132,23 @@ MLXX_INLINE void score(
 }
 
 // Weights instead of scores, zero for what the query does not see.
-MLXX_INLINE void
-weigh(float* scores, int32_t begin, int32_t end, SplitState& state) {
+MLXX_INLINE void weigh(
+    float* scores,
+    float softcap,
+    int32_t begin,
+    int32_t end,
+    SplitState& state) {
   Ints lanes = {};
   for (int i = 0; i < kWidth; ++i) {
     lanes[i] = i;
+  }
+  if (softcap > 0) {
+    Floats cap = broadcast(softcap);
+    for (int32_t j = 0; j < kSplitLength; j += kWidth) {
+      if (j + kWidth > begin && j < end) {
+        store(scores + j, softcap_lanes(load(scores + j), cap));
+      }
+    }
   }
   Floats most = broadcast(kNoScore);
   for (int32_t j = 0; j < kSplitLength; j += kWidth) {
@@ -226,6 +238,7 @@ void attend_tile(const SplitQueries& job, int first, SplitState* states) {
   for (int r = 0; r < kRows; ++r) {
     weigh(
         scores[r],
+        job.softcap,
         job.begin[first + r],
         job.end[first + r],
         states[first + r]);

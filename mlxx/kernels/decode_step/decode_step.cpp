@@ -31,7 +31,10 @@ class CpuDecodeStep : public mx::Primitive {
     auto work = std::make_shared<std::vector<DecoderInput>>();
     for (size_t i = 0; i < steps_.size(); ++i) {
       work->push_back(
-          {inputs[0].data<int32_t>() + i * count, count, std::move(steps_[i])});
+          {inputs[0].data<int32_t>() + i * count,
+           nullptr,
+           count,
+           std::move(steps_[i])});
     }
     mx::cpu::get_command_encoder(stream()).dispatch(
         [program = program_,
@@ -66,22 +69,6 @@ DecodeStep::DecodeStep(
       shape_(kernels::kv_shape(*weights_, selection)),
       program_(std::make_shared<DecoderProgram>(weights_, selection)) {}
 
-std::string DecodeStep::refuses(const DecoderWeights& weights) {
-  if (weights.head_size % kHeadSizeStep != 0) {
-    return fmt::format(
-        "a head size of {}, which is no multiple of {}",
-        weights.head_size,
-        kHeadSizeStep);
-  }
-  if (weights.heads / weights.kv_heads > kSplitQueries) {
-    return fmt::format(
-        "{} queries per key, more than {}",
-        weights.heads / weights.kv_heads,
-        kSplitQueries);
-  }
-  return {};
-}
-
 DecodeStep::Result DecodeStep::operator()(
     const mx::array& tokens,
     std::span<const std::unique_ptr<SequenceKv>> sequences,
@@ -97,6 +84,17 @@ DecodeStep::Result DecodeStep::operator()(
         sequences.size());
   }
   int length = tokens.shape(1);
+  for (const auto& sequence : sequences) {
+    const auto& positions = weights_->positions;
+    if (positions && sequence->length() + length > positions->out()) {
+      fail(
+          ErrorKind::invalid_request,
+          "decode step",
+          "position {} is past the {} that this model has",
+          sequence->length() + length,
+          positions->out());
+    }
+  }
   std::vector<SequenceKv::Step> steps;
   for (const auto& sequence : sequences) {
     steps.push_back(sequence->extend(length));

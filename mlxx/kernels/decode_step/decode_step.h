@@ -12,9 +12,6 @@ class DecodeStep {
       std::shared_ptr<const DecoderWeights> weights,
       const Selection& selection);
 
-  // Why the program can't run such a decoder; empty if it can.
-  static std::string refuses(const DecoderWeights& weights);
-
   const KvShape& kv_shape() const {
     return shape_;
   }
@@ -28,6 +25,7 @@ class DecodeStep {
   };
   // tokens [B, L] of any integer dtype; row b continues sequences[b]. Lengths
   // of the sequences grow at once, their contents when the step is evaluated.
+  // Errors: invalid_request past the last position that the decoder has.
   Result operator()(
       const mx::array& tokens,
       std::span<const std::unique_ptr<SequenceKv>> sequences,

@@ -1,5 +1,6 @@
 // Positions, keys and values, and attention of a decoder's layers.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "mlxx/kernels/decode_step/decoder_program.h"
@@ -22,26 +23,52 @@ void rotate_pairs(
 
 }  // namespace
 
-void DecoderProgram::turn(int64_t row, float* head) const {
-  auto pairs = static_cast<int64_t>(weights_->rotations.size());
-  const float* cosines = cosines_.data() + row * pairs;
-  const float* sines = sines_.data() + row * pairs;
-  if (weights_->rotate_pairs) {
+void DecoderProgram::turn(int index, int64_t row, float* head) const {
+  int rotation = layer(index).rotation;
+  if (rotation < 0) {
+    return;
+  }
+  const RotationTable& table = weights_->rotations[rotation];
+  auto pairs = static_cast<int64_t>(table.per_position.size());
+  int64_t at = row * angles() + angle_starts_[rotation];
+  const float* cosines = cosines_.data() + at;
+  const float* sines = sines_.data() + at;
+  if (table.pairs) {
     rotate_pairs(head, cosines, sines, pairs);
   } else {
     row_kernels_.rotate_halves(head, cosines, sines, pairs, head);
   }
 }
 
-void DecoderProgram::place_queries(int64_t row, int64_t kv_head, float* to) {
+void DecoderProgram::place_queries(
+    int index,
+    int64_t row,
+    int64_t kv_head,
+    float* to) {
+  const auto& w = layer(index);
   int64_t size = weights_->head_size;
   int64_t count = group() * size;
   const float* from = queries_.data() + row * query_size() + kv_head * count;
+  float scale = w.attention_scale;
+  if (w.query_scale.beta != 0) {
+    auto laps =
+        static_cast<float>(rows_[row].position / w.query_scale.original_length);
+    scale *= 1 + w.query_scale.beta * std::log(1 + laps);
+  }
+  if (w.q_norm.norm && !w.q_norm.whole) {
+    if (from != to) {
+      std::copy_n(from, count, to);
+    }
+    for (int64_t g = 0; g < group(); ++g) {
+      norm_head(w.q_norm, kv_head * group() + g, to + g * size);
+    }
+    from = to;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    to[i] = from[i] * weights_->attention_scale;
+    to[i] = from[i] * scale;
   }
   for (int64_t g = 0; g < group(); ++g) {
-    turn(row, to + g * size);
+    turn(index, row, to + g * size);
   }
 }
 
@@ -52,23 +79,42 @@ void DecoderProgram::place_key(int index, int64_t row, int64_t kv_head) {
   const KvBlock& block =
       *inputs_[at.input].kv.blocks[at.position / kBlockLength];
   auto head = static_cast<int>(kv_head);
+  int place = index - range_.begin;
   float* key = keys_.data() + row * kv_size() + kv_head * size;
-  turn(row, key);
-  attention_.store_key(key, size, token, kv_type_, block.keys(index, head));
+  norm_head(layer(index).k_norm, kv_head, key);
+  turn(index, row, key);
+  attention_.store_key(key, size, token, kv_type_, block.keys(place, head));
   attention_.store_value(
       values_.data() + row * kv_size() + kv_head * size,
       size,
       token,
       kv_type_,
-      block.values(index, head));
+      block.values(place, head));
 }
 
 void DecoderProgram::rotate(int index, int64_t row) {
+  const auto& w = layer(index);
+  if (w.q_norm.whole) {
+    float* queries = queries_.data() + row * query_size();
+    normed(w.q_norm.norm, queries, queries);
+  }
+  if (w.k_norm.whole) {
+    float* keys = keys_.data() + row * kv_size();
+    normed(w.k_norm.norm, keys, keys);
+  }
   for (int64_t h = 0; h < weights_->kv_heads; ++h) {
     int64_t at = row * query_size() + h * group() * weights_->head_size;
-    place_queries(row, h, queries_.data() + at);
+    place_queries(index, row, h, queries_.data() + at);
     place_key(index, row, h);
   }
+}
+
+SplitState DecoderProgram::empty_state(int index, int64_t head, float* out)
+    const {
+  std::fill_n(out, weights_->head_size, 0.0f);
+  const auto& sinks = layer(index).sinks;
+  return sinks.empty() ? SplitState{kNoScore, 0, out}
+                       : SplitState{sinks[head], 1, out};
 }
 
 void DecoderProgram::set_visible(
@@ -93,16 +139,17 @@ KvSplit DecoderProgram::split_of(
     int64_t head,
     int64_t split) const {
   const auto& blocks = inputs_[input].kv.blocks;
+  int place = index - range_.begin;
   KvSplit parts{};
   for (size_t i = 0; i < kSplitBlocks; ++i) {
     size_t b = split * kSplitBlocks + i;
     if (b < blocks.size()) {
-      parts.keys[i] = blocks[b]->keys(index, static_cast<int>(head));
-      parts.values[i] = blocks[b]->values(index, static_cast<int>(head));
+      parts.keys[i] = blocks[b]->keys(place, static_cast<int>(head));
+      parts.values[i] = blocks[b]->values(place, static_cast<int>(head));
     }
     if (b + kSplitBlocks < blocks.size()) {
       parts.next_keys[i] =
-          blocks[b + kSplitBlocks]->keys(index, static_cast<int>(head));
+          blocks[b + kSplitBlocks]->keys(place, static_cast<int>(head));
     }
   }
   return parts;
@@ -137,9 +184,9 @@ void DecoderProgram::attend_tile(int index, int64_t item, Scratch& scratch) {
     for (int64_t g = 0; g < group(); ++g, ++n) {
       int64_t at = row * query_size() + (head * group() + g) * size;
       queries[n] = queries_.data() + at;
-      states[n] = {kNoScore, 0, attention_rows_.data() + at};
+      states[n] =
+          empty_state(index, head * group() + g, attention_rows_.data() + at);
       later[n].out = scratch.outs.data() + n * size;
-      std::fill_n(states[n].out, size, 0.0f);
     }
   }
   for (int64_t split = 0; split <= rows_[last - 1].position / kSplitLength;
@@ -159,7 +206,8 @@ void DecoderProgram::attend_tile(int index, int64_t item, Scratch& scratch) {
          n,
          queries,
          begin,
-         end},
+         end,
+         layer(index).softcap},
         later);
     for (int64_t i = 0; i < n; ++i) {
       if (begin[i] < end[i]) {
@@ -190,9 +238,9 @@ void DecoderProgram::attend_split(int index, int64_t item, Scratch& scratch) {
   }
   const float* placed =
       queries_.data() + row * query_size() + head * group() * size;
-  if (places_itself_) {
+  if (places_itself(index)) {
     // No other row needs this one's key, and of its own splits only the last.
-    place_queries(row, head, scratch.row.data());
+    place_queries(index, row, head, scratch.row.data());
     placed = scratch.row.data();
     if (split == rows_[row].position / kSplitLength) {
       place_key(index, row, head);
@@ -208,15 +256,17 @@ void DecoderProgram::attend_split(int index, int64_t item, Scratch& scratch) {
        group(),
        queries,
        begin,
-       end},
+       end,
+       layer(index).softcap},
       states);
 }
 
-const float* DecoderProgram::join_splits(int64_t row, Scratch& scratch) {
+const float*
+DecoderProgram::join_splits(int index, int64_t row, Scratch& scratch) {
   int64_t size = weights_->head_size;
   for (int64_t head = 0; head < weights_->heads; ++head) {
-    SplitState state{kNoScore, 0, scratch.row.data() + head * size};
-    std::fill_n(state.out, size, 0.0f);
+    SplitState state =
+        empty_state(index, head, scratch.row.data() + head * size);
     int64_t kv_head = row * weights_->kv_heads + head / group();
     for (int64_t split = 0; split < splits_; ++split) {
       const SplitState& part =

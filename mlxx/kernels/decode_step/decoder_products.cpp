@@ -11,34 +11,28 @@ void DecoderProgram::prepare(
     int64_t row,
     PreparedRows& into,
     Scratch& scratch) {
-  int64_t size = weights_->hidden_size;
-  auto normed = [&](int64_t from, const std::vector<float>& weight) {
-    row_kernels_.rms_norm(
-        x_.data() + from * size,
-        weight.data(),
-        weights_->norm_eps,
-        size,
-        scratch.row.data());
-    return scratch.row.data();
+  auto normed_row = [&](int64_t from, const NormWeights& norm) {
+    const float* x = x_.data() + from * weights_->hidden_size;
+    return normed(norm, x, scratch.row.data());
   };
   switch (part) {
     case Part::attention:
-      into.prepare(row, normed(row, layer(index).input_norm));
+      into.prepare(row, normed_row(row, layer(index).before_attention));
       break;
     case Part::output:
       into.prepare(
           row,
           tiles_ > 0 ? attention_rows_.data() + row * query_size()
-                     : join_splits(row, scratch));
+                     : join_splits(index, row, scratch));
       break;
     case Part::mlp:
-      into.prepare(row, normed(row, layer(index).post_norm));
+      into.prepare(row, normed_row(row, layer(index).before_mlp));
       break;
     case Part::down:
-      into.prepare(row, inner_.data() + row * weights_->intermediate_size);
+      into.prepare(row, inner_.data() + row * inner_size(index));
       break;
     case Part::head:
-      into.prepare(row, normed(out_rows_[row].first, weights_->final_norm));
+      into.prepare(row, normed_row(out_rows_[row].first, weights_->final_norm));
       break;
   }
 }
@@ -91,15 +85,30 @@ void add_tile(
     const float* tile,
     int64_t rows,
     int64_t panel,
+    float multiplier,
     const Target& target) {
   int64_t first = panel * kLanes;
   int64_t count = std::min<int64_t>(kLanes, target.size - first);
   for (int64_t row = 0; row < rows; ++row) {
     float* to = target.rows + row * target.stride + first;
     for (int64_t i = 0; i < count; ++i) {
-      to[i] += tile[row * kLanes + i];
+      to[i] += tile[row * kLanes + i] * multiplier;
     }
   }
+}
+
+ActivationKernel kernel_of(const LayerKernels& kernels, Activation activation) {
+  switch (activation) {
+    case Activation::silu:
+      return kernels.silu;
+    case Activation::gelu:
+      return kernels.gelu;
+    case Activation::gelu_tanh:
+      return kernels.gelu_tanh;
+    case Activation::relu_squared:
+      return kernels.relu_squared;
+  }
+  return kernels.silu;
 }
 
 }  // namespace
@@ -113,7 +122,7 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
     rows = &own;
     if (scratch.prepared_for != step) {
       scratch.prepared_for = step;
-      own.start(n, input_size(part), needs_[static_cast<int>(part)]);
+      own.start(n, input_size(part, index), needs_[static_cast<int>(part)]);
       for (int64_t row = 0; row < n; ++row) {
         prepare(part, index, row, own, scratch);
       }
@@ -144,41 +153,78 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
     case Part::output:
     case Part::down: {
       const auto& w = layer(index);
-      add_tile(
-          multiplied(part == Part::output ? w.o : w.down, item),
-          n,
-          item,
-          {x_.data(), hidden, hidden});
-      break;
-    }
-    case Part::mlp: {
-      const float* gate = multiplied(layer(index).gate, item);
-      const float* up =
-          product(layer(index).up, item, *rows, scratch, scratch.second_tile);
-      int64_t size = weights_->intermediate_size;
-      int64_t first = item * kLanes;
-      int64_t count = std::min<int64_t>(kLanes, size - first);
-      for (int64_t row = 0; row < n; ++row) {
-        row_kernels_.swiglu(
-            gate + row * kLanes,
-            up + row * kLanes,
-            count,
-            inner_.data() + row * size + first);
-      }
-      break;
-    }
-    case Part::head: {
-      const float* tile = multiplied(weights_->head, item);
-      int64_t size = weights_->head.matrix->out();
-      for (int64_t row = 0; row < n; ++row) {
-        store_tile(
-            tile + row * kLanes,
-            1,
+      const float* tile = multiplied(part == Part::output ? w.o : w.down, item);
+      if (part == Part::output ? w.after_attention : w.after_mlp) {
+        store_tile(tile, n, item, {branch_.data(), hidden, hidden});
+      } else {
+        add_tile(
+            tile,
+            n,
             item,
-            {out_rows_[row].second, size, size});
+            w.residual_multiplier,
+            {x_.data(), hidden, hidden});
       }
       break;
     }
+    case Part::mlp:
+      multiply_inner(index, *rows, item, scratch);
+      break;
+    case Part::head:
+      multiply_head(*rows, item, scratch);
+      break;
+  }
+}
+
+void DecoderProgram::multiply_inner(
+    int index,
+    const PreparedRows& rows,
+    int64_t item,
+    Scratch& scratch) {
+  const auto& w = layer(index);
+  int64_t n = row_count(Part::mlp);
+  ActivationKernel kernel = kernel_of(layer_kernels_, w.activation);
+  const float* up = product(w.up, item, rows, scratch, scratch.second_tile);
+  const float* activated = up;
+  const float* factor = nullptr;
+  if (w.gate.matrix) {
+    activated = product(w.gate, item, rows, scratch, scratch.tile);
+    factor = up;
+  }
+  int64_t size = inner_size(index);
+  int64_t first = item * kLanes;
+  int64_t count = std::min<int64_t>(kLanes, size - first);
+  for (int64_t row = 0; row < n; ++row) {
+    kernel(
+        activated + row * kLanes,
+        factor ? factor + row * kLanes : nullptr,
+        count,
+        inner_.data() + row * size + first);
+  }
+}
+
+void DecoderProgram::multiply_head(
+    const PreparedRows& rows,
+    int64_t item,
+    Scratch& scratch) {
+  int64_t n = row_count(Part::head);
+  product(weights_->head, item, rows, scratch, scratch.tile);
+  float* tile = scratch.tile.data();
+  float multiplier = weights_->logits_multiplier;
+  if (multiplier != 1) {
+    for (int64_t i = 0; i < n * kLanes; ++i) {
+      tile[i] *= multiplier;
+    }
+  }
+  if (weights_->final_softcap > 0) {
+    layer_kernels_.softcap(tile, weights_->final_softcap, n * kLanes, tile);
+  }
+  int64_t size = weights_->head.matrix->out();
+  for (int64_t row = 0; row < n; ++row) {
+    store_tile(
+        tile + row * kLanes,
+        1,
+        item,
+        {out_rows_[row].second, size, size});
   }
 }
 

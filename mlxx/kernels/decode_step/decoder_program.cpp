@@ -39,6 +39,7 @@ DecoderProgram::DecoderProgram(
     : weights_(std::move(weights)),
       products_(product_kernels(selection)),
       row_kernels_(row_kernels(selection.instruction_set)),
+      layer_kernels_(layer_kernels(selection.instruction_set)),
       attention_(block_attention(selection.instruction_set)),
       kv_type_(kv_shape(*weights_, selection).type),
       job_(selection.threads) {
@@ -49,6 +50,11 @@ DecoderProgram::DecoderProgram(
     scratch_.push_back({prepared_, -1, {}, {}, {}, {}, {}});
   }
   find_needs();
+  angle_starts_.push_back(0);
+  for (const auto& table : weights_->rotations) {
+    angle_starts_.push_back(
+        angles() + static_cast<int64_t>(table.per_position.size()));
+  }
 }
 
 // What one byte costs differs: on a model of 135 million parameters and 2,000
@@ -67,9 +73,11 @@ ProductKernels DecoderProgram::kernels_of(Part part) const {
 
 void DecoderProgram::find_needs() {
   auto need = [&](Part part, const PanelLinear& linear) {
-    needs_[static_cast<int>(part)].add(
-        linear.matrix->layout(),
-        kernels_of(part));
+    if (linear.matrix) {
+      needs_[static_cast<int>(part)].add(
+          linear.matrix->layout(),
+          kernels_of(part));
+    }
   };
   for (const auto& layer : weights_->layers) {
     need(Part::attention, layer.q);
@@ -83,12 +91,17 @@ void DecoderProgram::find_needs() {
   need(Part::head, weights_->head);
 }
 
-int64_t DecoderProgram::input_size(Part part) const {
+bool DecoderProgram::places_itself(int index) const {
+  const auto& w = layer(index);
+  return places_itself_ && !w.q_norm.whole && !w.k_norm.whole;
+}
+
+int64_t DecoderProgram::input_size(Part part, int index) const {
   switch (part) {
     case Part::output:
       return query_size();
     case Part::down:
-      return weights_->intermediate_size;
+      return inner_size(index);
     default:
       return weights_->hidden_size;
   }
@@ -103,38 +116,60 @@ void DecoderProgram::run(
     LogitRows wanted,
     float* logits) {
   inputs_ = inputs;
-  logits_ = logits;
-  for (auto& input : inputs) {
+  range_ = {0, static_cast<int>(weights_->layers.size())};
+  whole_ = true;
+  wanted_ = wanted;
+  out_ = logits;
+  run_passes();
+}
+
+void DecoderProgram::run_layer(
+    int index,
+    std::span<DecoderInput> inputs,
+    float* out) {
+  inputs_ = inputs;
+  range_ = {index, index + 1};
+  whole_ = false;
+  out_ = out;
+  run_passes();
+}
+
+void DecoderProgram::run_passes() {
+  for (auto& input : inputs_) {
     for (auto& [from, to] : input.kv.copies) {
       to->copy_from(*from);
     }
   }
-  int total = inputs.front().count;
-  int pass = std::max<int>(1, kPassRows / static_cast<int>(inputs.size()));
+  int total = inputs_.front().count;
+  int pass = std::max<int>(1, kPassRows / static_cast<int>(inputs_.size()));
   for (int first = 0; first < total; first += pass) {
-    run_pass(first, std::min(pass, total - first), wanted, total);
+    run_pass(first, std::min(pass, total - first));
   }
 }
 
-void DecoderProgram::run_pass(
-    int first,
-    int count,
-    LogitRows wanted,
-    int total) {
-  place_rows(first, count);
+void DecoderProgram::want_rows(int first, int count) {
   out_rows_.clear();
+  if (!whole_) {
+    return;
+  }
+  int total = inputs_.front().count;
   int64_t vocabulary = weights_->head.matrix->out();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     int start = static_cast<int>(i) * count;
-    if (wanted == LogitRows::all) {
+    if (wanted_ == LogitRows::all) {
       for (int t = 0; t < count; ++t) {
         int64_t at = static_cast<int64_t>(i) * total + first + t;
-        out_rows_.emplace_back(start + t, logits_ + at * vocabulary);
+        out_rows_.emplace_back(start + t, out_ + at * vocabulary);
       }
     } else if (first + count == total) {
-      out_rows_.emplace_back(start + count - 1, logits_ + i * vocabulary);
+      out_rows_.emplace_back(start + count - 1, out_ + i * vocabulary);
     }
   }
+}
+
+void DecoderProgram::run_pass(int first, int count) {
+  place_rows(first, count);
+  want_rows(first, count);
   places_itself_ = count == 1;
   tiles_ = 0;
   if (count >= kTokensInTiles) {
@@ -162,73 +197,98 @@ void DecoderProgram::place_rows(int first, int count) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const auto& input = inputs_[i];
     for (int t = first; t < first + count; ++t) {
-      rows_.push_back(
-          {static_cast<int>(i), input.kv.from + t, input.tokens[t]});
+      rows_.push_back({static_cast<int>(i), input.kv.from + t, t});
       longest = std::max(longest, input.kv.from + t + 1);
     }
   }
   splits_ = (longest + kSplitLength - 1) / kSplitLength;
   auto n = static_cast<int64_t>(rows_.size());
-  auto pairs = static_cast<int64_t>(weights_->rotations.size());
-  at_least(cosines_, n * pairs);
-  at_least(sines_, n * pairs);
+  at_least(cosines_, n * angles());
+  at_least(sines_, n * angles());
   at_least(x_, n * weights_->hidden_size);
   at_least(queries_, n * query_size());
   at_least(keys_, n * kv_size());
   at_least(values_, n * kv_size());
   at_least(attention_rows_, n * query_size());
-  at_least(inner_, n * weights_->intermediate_size);
+  for (int i = range_.begin; i < range_.end; ++i) {
+    at_least(inner_, n * inner_size(i));
+    if (layer(i).after_attention || layer(i).after_mlp) {
+      at_least(branch_, n * weights_->hidden_size);
+    }
+  }
   if (count < kTokensInTiles) {
     at_least(split_states_, n * weights_->heads * splits_);
     at_least(split_outs_, n * query_size() * splits_);
   }
 }
 
-void DecoderProgram::add_products(Part part, int layer, int64_t items) {
+void DecoderProgram::add(Action action, Part part, int index, int64_t items) {
+  steps_.push_back({action, part, index});
+  phases_.push_back({items, 1});
+}
+
+void DecoderProgram::add_products(Part part, int index, int64_t items) {
   if (row_count(part) > kRowsPreparedByAll) {
     prepared_[static_cast<int>(part)].start(
         row_count(part),
-        input_size(part),
+        input_size(part, index),
         needs_[static_cast<int>(part)]);
-    steps_.push_back({Action::prepare, part, layer});
-    phases_.push_back({row_count(part), 1});
+    add(Action::prepare, part, index, row_count(part));
   }
   int64_t grain = std::clamp<int64_t>(
       items / (4 * job_.threads()),
       1,
       row_count(part) > kRowsPreparedByAll ? 1 : kMostPanelsAtATime);
-  steps_.push_back({Action::multiply, part, layer});
+  steps_.push_back({Action::multiply, part, index});
   phases_.push_back({items, grain});
+}
+
+void DecoderProgram::add_join(Part part, int index) {
+  const auto& w = layer(index);
+  if (part == Part::output ? w.after_attention : w.after_mlp) {
+    add(Action::join, part, index, row_count(part));
+  }
+}
+
+void DecoderProgram::plan_layer(int index) {
+  const auto& w = layer(index);
+  auto n = static_cast<int64_t>(rows_.size());
+  int64_t per_row = weights_->kv_heads;
+  add_products(
+      Part::attention,
+      index,
+      w.q.matrix->panels() + w.k.matrix->panels() + w.v.matrix->panels());
+  if (w.parallel) {  // before attention adds to what the network reads
+    add_products(Part::mlp, index, w.up.matrix->panels());
+  }
+  if (!places_itself(index)) {
+    add(Action::rotate, Part::attention, index, n);
+  }
+  add(Action::attend,
+      Part::attention,
+      index,
+      tiles_ > 0 ? static_cast<int64_t>(inputs_.size()) * per_row * tiles_
+                 : n * per_row * splits_);
+  add_products(Part::output, index, w.o.matrix->panels());
+  add_join(Part::output, index);
+  if (!w.parallel) {
+    add_products(Part::mlp, index, w.up.matrix->panels());
+  }
+  add_products(Part::down, index, w.down.matrix->panels());
+  add_join(Part::down, index);
 }
 
 void DecoderProgram::plan() {
   steps_.clear();
   phases_.clear();
   auto n = static_cast<int64_t>(rows_.size());
-  auto add = [&](Action action, int index, int64_t items) {
-    steps_.push_back({action, Part::attention, index});
-    phases_.push_back({items, 1});
-  };
-  int64_t per_row = weights_->kv_heads;
-  int64_t attended = tiles_ > 0
-      ? static_cast<int64_t>(inputs_.size()) * per_row * tiles_
-      : n * per_row * splits_;
-  add(Action::embed, 0, n);
-  for (int i = 0; i < static_cast<int>(weights_->layers.size()); ++i) {
-    const auto& w = layer(i);
-    add_products(
-        Part::attention,
-        i,
-        w.q.matrix->panels() + w.k.matrix->panels() + w.v.matrix->panels());
-    if (!places_itself_) {
-      add(Action::rotate, i, n);
-    }
-    add(Action::attend, i, attended);
-    add_products(Part::output, i, w.o.matrix->panels());
-    add_products(Part::mlp, i, w.gate.matrix->panels());
-    add_products(Part::down, i, w.down.matrix->panels());
+  add(Action::begin, Part::attention, 0, n);
+  for (int i = range_.begin; i < range_.end; ++i) {
+    plan_layer(i);
   }
-  if (!out_rows_.empty()) {
+  if (!whole_) {
+    add(Action::give, Part::attention, 0, n);
+  } else if (!out_rows_.empty()) {
     add_products(Part::head, 0, weights_->head.matrix->panels());
   }
 }
@@ -242,8 +302,8 @@ void DecoderProgram::do_items(
   Scratch& scratch = scratch_[thread];
   for (int64_t item = begin; item < end; ++item) {
     switch (action) {
-      case Action::embed:
-        embed(item);
+      case Action::begin:
+        begin_row(item);
         break;
       case Action::prepare:
         prepare(part, layer, item, prepared_[static_cast<int>(part)], scratch);
@@ -257,23 +317,13 @@ void DecoderProgram::do_items(
       case Action::attend:
         attend(layer, item, scratch);
         break;
+      case Action::join:
+        join(part, layer, item, scratch);
+        break;
+      case Action::give:
+        give_row(item);
+        break;
     }
-  }
-}
-
-void DecoderProgram::embed(int64_t row) {
-  const Row& at = rows_[row];
-  weights_->embedding->copy_row(
-      at.token,
-      x_.data() + row * weights_->hidden_size);
-  const auto& rotations = weights_->rotations;
-  double scale = weights_->rotation_scale;
-  for (size_t i = 0; i < rotations.size(); ++i) {
-    double angle = at.position * rotations[i];
-    cosines_[row * rotations.size() + i] =
-        static_cast<float>(scale * std::cos(angle));
-    sines_[row * rotations.size() + i] =
-        static_cast<float>(scale * std::sin(angle));
   }
 }
 
