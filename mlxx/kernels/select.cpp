@@ -5,6 +5,7 @@
 #include "mlxx/base/environment.h"
 #include "mlxx/base/error.h"
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/matmul/gemm_memory.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -34,6 +35,7 @@ Selection select(InstructionSet set, int threads) {
   selection.instruction_set = set;
   if (backend() == Backend::cpu) {
     selection.threads = std::make_shared<ThreadPool>(threads);
+    selection.gemm_memory = std::make_shared<GemmMemory>();
   }
   return selection;
 }

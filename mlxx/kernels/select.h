@@ -8,6 +8,8 @@
 
 namespace mlxx::kernels {
 
+class GemmMemory;
+
 // Which implementation runs where there are several. Made once, when a model
 // is loaded: the choice decides in which form weights become resident.
 struct Selection {
@@ -19,6 +21,8 @@ struct Selection {
   std::shared_ptr<ThreadPool> threads;
   // How activations meet quantized weights in CPU kernels.
   ActivationForm activations = ActivationForm::int16;
+  // What dense products work in; null: memory of each one's own.
+  std::shared_ptr<GemmMemory> gemm_memory = nullptr;
 
   // Whether float32 arrays are computed by our CPU kernels.
   bool has_cpu_kernels() const {

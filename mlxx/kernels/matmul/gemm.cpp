@@ -21,22 +21,6 @@ int64_t pieces(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// Numbers that start a cache line and are not set to anything.
-class Room {
- public:
-  explicit Room(int64_t numbers)
-      : lines_(std::make_unique_for_overwrite<Line[]>(pieces(numbers, 16))) {}
-  float* data() const {
-    return lines_[0].numbers;
-  }
-
- private:
-  struct alignas(64) Line {
-    float numbers[16];
-  };
-  std::unique_ptr<Line[]> lines_;
-};
-
 // One product; the members are what its parts share.
 class Product {
  public:
@@ -52,6 +36,7 @@ class Product {
         y_(y),
         kernels_(*machine.kernels),
         threads_(*machine.threads),
+        memory_(*machine.memory),
         // Rows of the block: whole tiles.
         block_rows_(kBlockRows / kernels_.tile_rows * kernels_.tile_rows),
         in_place_(
@@ -60,8 +45,11 @@ class Product {
 
   void run() {
     int64_t columns = std::min(shape_.columns, kBlockColumns);
-    Room right(in_place_ ? 0 : pieces(columns, kGemmLanes) * kLanesStride);
-    right_ = right.data();
+    int64_t right = in_place_ ? 0 : pieces(columns, kGemmLanes) * kLanesStride;
+    int64_t left = block_rows_ * kGemmDepth;
+    auto lease = memory_.take(right + threads_.size() * left);
+    right_ = lease.data();
+    left_ = right_ + right;
     for (int64_t at = 0; at < shape_.columns; at += kBlockColumns) {
       column_ = at;
       columns_ = std::min(kBlockColumns, shape_.columns - at);
@@ -100,20 +88,20 @@ class Product {
     auto range =
         threads_.split(pieces(shape_.rows, block_rows_) * lanes, thread);
     int64_t packed = -1;
-    Room left(block_rows_ * kGemmDepth);
+    float* left = left_ + thread * block_rows_ * kGemmDepth;
     for (size_t i = range.begin; i < range.end; ++i) {
       int64_t block = static_cast<int64_t>(i) / lanes;
       int64_t row = block * block_rows_;
       int64_t rows = std::min(block_rows_, shape_.rows - row);
       if (packed != block) {
-        kernels_.pack_left(a_, {row, rows, k_, depth_}, left.data());
+        kernels_.pack_left(a_, {row, rows, k_, depth_}, left);
         packed = block;
       }
       multiply_block(
           static_cast<int64_t>(i) % lanes * kGemmLanes,
           row,
           rows,
-          left.data());
+          left);
     }
   }
 
@@ -142,9 +130,11 @@ class Product {
   float* y_;
   const GemmKernels& kernels_;
   ThreadPool& threads_;
+  GemmMemory& memory_;
   int64_t block_rows_;
   bool in_place_;
   float* right_ = nullptr;
+  float* left_ = nullptr;  // a block for each thread
   // The block at hand.
   int64_t column_ = 0;
   int64_t columns_ = 0;
@@ -157,7 +147,9 @@ class Product {
 GemmMachine gemm_machine(const Selection& selection) {
   return {
       &gemm_kernels(selection.instruction_set),
-      selection.threads ? selection.threads : std::make_shared<ThreadPool>(1)};
+      selection.threads ? selection.threads : std::make_shared<ThreadPool>(1),
+      selection.gemm_memory ? selection.gemm_memory
+                            : std::make_shared<GemmMemory>()};
 }
 
 GemmRight right_operand(

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "mlxx/kernels/matmul/gemm_kernels.h"
+#include "mlxx/kernels/matmul/gemm_memory.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::kernels {
@@ -11,6 +12,7 @@ namespace mlxx::kernels {
 struct GemmMachine {
   const GemmKernels* kernels;
   std::shared_ptr<ThreadPool> threads;
+  std::shared_ptr<GemmMemory> memory;
 };
 
 GemmMachine gemm_machine(const Selection& selection);
@@ -51,7 +53,7 @@ struct GemmShape {
 // y [rows, columns] float32 = a [rows, depth] times b [depth, columns], sums in
 // float32. A number's terms are added in an order that depends on `depth`
 // alone: neither threads nor other rows change its bits. Besides the result it
-// takes 2 MiB, and 100 KiB per thread.
+// takes 2 MiB, and 100 KiB per thread, of the machine's memory.
 // Method: blocks packed for the caches and a tile of sums in registers, as in
 // Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication".
 void gemm(

@@ -6,7 +6,7 @@
 
 #include "mlxx/core/parameters.h"
 #include "mlxx/core/quantized_rows.h"
-#include "mlxx/kernels/matmul/gemm_kernels.h"
+#include "mlxx/kernels/matmul/gemm.h"
 #include "mlxx/kernels/quantized_matmul/prepared_rows.h"
 #include "mlxx/kernels/select.h"
 
@@ -113,7 +113,7 @@ class PanelMatrix {
   PanelLayout layout_;
   int out_;
   ProductKernels kernels_;
-  const GemmKernels* gemm_kernels_;
+  GemmMachine gemm_machine_;
   std::shared_ptr<ThreadPool> threads_;
   std::optional<mx::allocator::Data> buffer_;  // MLX's allocator counts it
   size_t size_ = 0;

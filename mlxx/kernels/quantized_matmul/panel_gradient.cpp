@@ -36,7 +36,7 @@ void PanelMatrix::multiply_transposed(const float* y, int64_t rows, float* x)
             scales.data(),
             biases.data());
         // Lanes past the last output end in room that nothing reads.
-        gemm_kernels_->dequantize_chunks(
+        gemm_machine_.kernels->dequantize_chunks(
             q.data(),
             scales.data(),
             biases.data(),
@@ -51,7 +51,7 @@ void PanelMatrix::multiply_transposed(const float* y, int64_t rows, float* x)
       {y, NumberType::float32, out_, 1},
       right,
       x,
-      {gemm_kernels_, threads_});
+      gemm_machine_);
 }
 
 }  // namespace mlxx::kernels

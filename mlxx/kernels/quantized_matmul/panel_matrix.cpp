@@ -3,7 +3,6 @@
 #include <cstring>
 #include <limits>
 
-#include "mlxx/kernels/cpu_variants.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -162,7 +161,7 @@ PanelMatrix::PanelMatrix(
     : layout_{},
       out_(arrays.weight.shape(0)),
       kernels_(product_kernels(selection)),
-      gemm_kernels_(&gemm_kernels(selection.instruction_set)),
+      gemm_machine_(gemm_machine(selection)),
       threads_(threads_of(selection)) {
   mx::array words = mx::contiguous(arrays.weight);
   mx::eval(words);
@@ -210,7 +209,7 @@ PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
     : layout_{},
       out_(dense.shape(0)),
       kernels_(product_kernels(selection)),
-      gemm_kernels_(&gemm_kernels(selection.instruction_set)),
+      gemm_machine_(gemm_machine(selection)),
       threads_(threads_of(selection)) {
   mx::array numbers = mx::contiguous(dense);
   mx::eval(numbers);

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "mlxx/kernels/cpu_variants.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -118,7 +117,7 @@ PanelMatrix::PanelMatrix(
     : layout_(layout),
       out_(out),
       kernels_(product_kernels(selection)),
-      gemm_kernels_(&gemm_kernels(selection.instruction_set)),
+      gemm_machine_(gemm_machine(selection)),
       threads_(
           selection.threads ? selection.threads
                             : std::make_shared<ThreadPool>(1)) {
