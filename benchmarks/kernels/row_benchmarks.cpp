@@ -58,6 +58,7 @@ void register_quantize_row(
     std::vector<int8_t> low(x.size());
     std::vector<float> scales(kRows * chunks);
     std::vector<float> sums(kRows * chunks);
+    std::vector<int32_t> byte_sums(2 * kRows * chunks);
     // Of each number the magnitude compared, a product, a rounding, a sum.
     Work work{
         (two ? 6.0 : 5.0) * x.size(),
@@ -75,7 +76,7 @@ void register_quantize_row(
               two ? low.data() + row * width : nullptr,
               scales.data() + row * chunks,
               sums.data() + row * chunks,
-              nullptr);
+              byte_sums.data() + 2 * row * chunks);
         }
       });
       benchmark::DoNotOptimize(high.data());

@@ -1,5 +1,6 @@
 // The byte kernels' sums against integers, exactly: scales of one and numbers
 // so small that no float rounds.
+#include <memory>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -14,15 +15,16 @@ constexpr int kIn = kChunks * kChunk;
 
 // Random quantized numbers [lane][input], and the panel that holds them.
 struct Quantized {
-  explicit Quantized(int bits)
-      : layout{kIn, bits, kChunk, NumberType::float32, false, 0},
+  Quantized(int bits, bool symmetric)
+      : layout{kIn, bits, kChunk, NumberType::float32, symmetric, -static_cast<float>(1 << (bits - 1))},
         numbers(kLanes * kIn),
         panel(layout.panel_bytes()) {
     std::mt19937 random(bits);
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int i = 0; i < kIn; ++i) {
         uint32_t number = random() & ((1u << bits) - 1);
-        numbers[lane * kIn + i] = static_cast<int>(number);
+        int offset = symmetric ? 1 << (bits - 1) : 0;
+        numbers[lane * kIn + i] = static_cast<int>(number) - offset;
         std::byte* group = panel.data() + i / kChunk * layout.group_bytes();
         reinterpret_cast<float*>(group)[lane] = 1;
         auto* words =
@@ -49,6 +51,7 @@ struct Activations {
         low(rows * kIn),
         scales(rows * kChunks, 1),
         sums(rows * kChunks, 0),
+        byte_sums(2 * rows * kChunks),
         view{
             form,
             rows,
@@ -57,7 +60,8 @@ struct Activations {
             high.data(),
             form == ActivationForm::int16 ? low.data() : nullptr,
             scales.data(),
-            sums.data()} {
+            sums.data(),
+            byte_sums.data()} {
     bool two = form == ActivationForm::int16;
     std::mt19937 random(rows);
     for (int at = 0; at < rows * kIn; ++at) {
@@ -72,6 +76,9 @@ struct Activations {
             static_cast<int8_t>(static_cast<int>(random() % 256) - 128);
       }
       values[at] = two ? 256 * high[place] + low[place] : high[place];
+      byte_sums[at / kChunk * 2] += values[at];
+      byte_sums[at / kChunk * 2 + 1] +=
+          at % kChunk < kChunk / 2 ? 0 : values[at];
     }
   }
 
@@ -80,63 +87,56 @@ struct Activations {
   std::vector<int8_t> low;
   std::vector<float> scales;
   std::vector<float> sums;
+  std::vector<int32_t> byte_sums;
   ActivationRows view;
 };
 
-TEST(IntegerSums, AreExactOnEveryInstructionSet) {
-  constexpr int kRows = 9;
-  for (int bits : {2, 3, 4, 5, 6, 8}) {
-    Quantized w(bits);
-    for (auto form : {ActivationForm::int8, ActivationForm::int16}) {
-      Activations a(kRows, form, byte_order(w.layout));
-      std::vector<float> expected(kRows * kLanes);
-      for (int row = 0; row < kRows; ++row) {
-        for (int lane = 0; lane < kLanes; ++lane) {
-          int sum = 0;
-          for (int i = 0; i < kIn; ++i) {
-            sum += w.numbers[lane * kIn + i] * a.values[row * kIn + i];
-          }
-          expected[row * kLanes + lane] = static_cast<float>(sum);
-        }
+std::vector<float> expected_sums(const Quantized& w, const Activations& a) {
+  std::vector<float> sums;
+  for (int64_t row = 0; row < a.view.rows; ++row) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      int sum = 0;
+      for (int i = 0; i < kIn; ++i) {
+        sum += w.numbers[lane * kIn + i] * a.values[row * kIn + i];
       }
-      for (InstructionSet set : available_instruction_sets()) {
-        const ByteKernels& kernels = byte_kernels(set);
-        std::vector<float> alone(kRows * kLanes);
-        for (int row = 0; row < kRows; ++row) {
-          kernels.one_row(
-              w.layout,
-              w.panel.data(),
-              a.view,
-              row,
-              &alone[row * kLanes]);
+      sums.push_back(static_cast<float>(sum));
+    }
+  }
+  return sums;
+}
+
+TEST(IntegerSums, AreExactOnEveryInstructionSetForEveryNumberOfRows) {
+  auto scratch = std::make_unique<ByteScratch>();
+  for (int bits : {2, 3, 4, 5, 6, 8}) {
+    for (bool symmetric : {false, true}) {
+      Quantized w(bits, symmetric);
+      for (auto form : {ActivationForm::int8, ActivationForm::int16}) {
+        for (int rows : {1, 2, 3, 4, 5, 6, 7, 9, 13}) {
+          Activations a(rows, form, byte_order(w.layout));
+          auto expected = expected_sums(w, a);
+          for (InstructionSet set : available_instruction_sets()) {
+            const ByteKernels& kernels = byte_kernels(set);
+            std::vector<float> alone(rows * kLanes);
+            for (int row = 0; row < rows; ++row) {
+              kernels.one_row(
+                  w.layout,
+                  w.panel.data(),
+                  a.view,
+                  row,
+                  &alone[row * kLanes]);
+            }
+            EXPECT_EQ(alone, expected) << bits << " bits, " << to_string(set);
+            std::vector<float> together(rows * kLanes);
+            kernels.many_rows(
+                w.layout,
+                w.panel.data(),
+                a.view,
+                *scratch,
+                together.data());
+            EXPECT_EQ(together, expected)
+                << bits << " bits, " << rows << " rows, " << to_string(set);
+          }
         }
-        EXPECT_EQ(alone, expected) << bits << " bits, " << to_string(set);
-        std::vector<uint8_t> q(kIn * kLanes);
-        std::vector<float> scales(2 * kChunks * kLanes);
-        std::vector<float> biases(kChunks * kLanes);
-        std::vector<float> together(kRows * kLanes);
-        kernels.unpack(
-            w.layout,
-            w.panel.data(),
-            0,
-            kChunks,
-            q.data(),
-            scales.data(),
-            biases.data());
-        kernels.many_rows(
-            w.layout,
-            q.data(),
-            scales.data(),
-            biases.data(),
-            0,
-            kChunks,
-            a.view,
-            0,
-            kRows,
-            true,
-            together.data(),
-            kLanes);
-        EXPECT_EQ(together, expected) << bits << " bits, " << to_string(set);
       }
     }
   }

@@ -37,26 +37,33 @@ struct ActivationRows {
   const float* scales;   // [rows, in / 32], int8 and int16
   // [rows, in / 32]: the sum of each chunk, of the rounded numbers if they are.
   const float* sums;
-  // [rows, in / 16]: the sum of the integers of each half chunk; null where no
-  // matrix of E2M1 codes asks.
-  const int32_t* half_sums = nullptr;
+  // [rows, in / 32][2]: the sum of the integers of each chunk, and of its
+  // second half.
+  const int32_t* byte_sums = nullptr;
 };
 
-// y [rows][32] = all rows times a panel that is not unpacked, with the same
-// bits as one row by itself: a batch of decoding sequences. False, and nothing
-// done, for numbers that it has no code for.
-using FewRows = bool(
+// Chunks of a panel that are multiplied with all rows before the next ones: a
+// core's nearest cache holds them with the rows of a tile.
+inline constexpr int64_t kBlockChunks = 64;
+
+// What products of several rows with a panel need while they are computed.
+struct alignas(64) ByteScratch {
+  const std::byte* numbers[kBlockChunks];
+  float scales[kBlockChunks * 2 * kLanes];
+  float biases[kBlockChunks * kLanes];
+  std::byte bytes[kBlockChunks * kChunk * kLanes];
+};
+
+// y [rows][32] = all rows times the panel.
+using ByteTiles = void(
     const PanelLayout& layout,
     const std::byte* panel,
     const ActivationRows& activations,
+    ByteScratch& scratch,
     float* y);
 
-// Up to so many rows; more are worth unpacking for.
-inline constexpr int64_t kMostFewRows = 48;
-
 struct ByteKernels {
-  // x [32 * chunks]; `low` null: one byte per number; half_sums null: not
-  // wanted.
+  // x [32 * chunks]; `low` null: one byte per number.
   void (*quantize_row)(
       const float* x,
       int64_t chunks,
@@ -65,7 +72,7 @@ struct ByteKernels {
       int8_t* low,
       float* scales,
       float* sums,
-      int32_t* half_sums);
+      int32_t* byte_sums);
 
   // y[0..31] = row `row` times the panel.
   void (*one_row)(
@@ -75,38 +82,8 @@ struct ByteKernels {
       int64_t row,
       float* y);
 
-  FewRows* few_rows;
-
-  // The quantized numbers of chunks [from, to) as bytes: q [chunk][8][32
-  // lanes][4 inputs], in the layout's byte order; their scales
-  // [chunk][32 lanes], of half groups [chunk][2 halves][32 lanes], and biases
-  // [chunk][32 lanes]. An E2M1 code becomes twice its value plus 12, with half
-  // its scale.
-  void (*unpack)(
-      const PanelLayout& layout,
-      const std::byte* panel,
-      int64_t from,
-      int64_t to,
-      uint8_t* q,
-      float* scales,
-      float* biases);
-
-  // Adds to y [rows, 32 of ldy] (or starts it, if `first`) the products of rows
-  // first_row ... with `chunks` unpacked chunks, the first of which is chunk
-  // `from` of the activations.
-  void (*many_rows)(
-      const PanelLayout& layout,
-      const uint8_t* q,
-      const float* scales,
-      const float* biases,
-      int64_t from,
-      int64_t chunks,
-      const ActivationRows& activations,
-      int64_t first_row,
-      int64_t rows,
-      bool first,
-      float* y,
-      int64_t ldy);
+  // The same bits for every row, in tiles of rows.
+  ByteTiles* many_rows;
 };
 
 // The order in which byte kernels take the numbers of a matrix.

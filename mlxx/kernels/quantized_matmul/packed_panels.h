@@ -17,7 +17,7 @@ ProductKernels product_kernels(const Selection& selection);
 // What one thread needs while it multiplies.
 struct PanelScratch {
   std::vector<float> numbers;  // unpacked
-  std::vector<uint8_t> bytes;
+  std::unique_ptr<ByteScratch> bytes;
   std::vector<float> scales;
   std::vector<float> biases;
 };

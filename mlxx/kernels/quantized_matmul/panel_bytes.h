@@ -29,6 +29,35 @@ MLXX_INLINE Words panel_bytes(const uint32_t* words, int index, int v) {
   }
 }
 
+// How a chunk's integers become numbers.
+enum class Sums {
+  biased,  // one scale, and a bias
+  whole,   // less the layout's offset, with one scale
+  halves,  // less the offset, with a scale for each half
+};
+
+// Whether biases are no multiple of the scales.
+MLXX_INLINE bool is_biased(const PanelLayout& layout) {
+  return layout.codes == Codes::integers && !layout.symmetric;
+}
+
+// What every byte is above the number that it stands for.
+MLXX_INLINE int32_t byte_offset(const PanelLayout& layout) {
+  return layout.codes == Codes::e2m1 ? 12 : 1 << (layout.bits - 1);
+}
+
+// What the offset adds to the products of a whole chunk, or of half `part` of
+// it; byte_sums as in ActivationRows.
+template <Sums kSums>
+MLXX_INLINE Ints excess(int32_t offset, const int32_t* byte_sums, int part) {
+  auto whole = static_cast<uint32_t>(byte_sums[0]);
+  auto second = static_cast<uint32_t>(byte_sums[1]);
+  uint32_t sum = kSums == Sums::whole ? whole
+      : part == 0                     ? whole - second
+                                      : second;
+  return (Ints)(Words{} + static_cast<uint32_t>(offset) * sum);
+}
+
 // Bytes fetched ahead of one row's product. The next panel follows; past the
 // last one nothing is read.
 constexpr int kPrefetch = 4096;

@@ -6,10 +6,9 @@
 namespace mlxx::kernels {
 namespace {
 
-// Chunks of a panel unpacked at a time: 128 KiB of numbers, which a core's own
+// Chunks of a panel unpacked to float32 at a time: 128 KiB, which a core's own
 // cache holds.
 constexpr int64_t kFloatChunks = 32;
-constexpr int64_t kByteChunks = 128;
 
 template <typename T>
 T* room(std::vector<T>& v, int64_t size) {
@@ -39,8 +38,8 @@ void PanelMatrix::multiply_floats(
   }
   int64_t chunks = layout_.chunks();
   float* q = room(scratch.numbers, kFloatChunks * kChunk * kLanes);
-  float* scales = room(scratch.scales, 2 * kByteChunks * kLanes);
-  float* biases = room(scratch.biases, kByteChunks * kLanes);
+  float* scales = room(scratch.scales, 2 * kFloatChunks * kLanes);
+  float* biases = room(scratch.biases, kFloatChunks * kLanes);
   for (int64_t from = 0; from < chunks; from += kFloatChunks) {
     int64_t to = std::min(from + kFloatChunks, chunks);
     kernels_.floats->unpack(layout_, panel(index), from, to, q, scales, biases);
@@ -69,32 +68,10 @@ void PanelMatrix::multiply_bytes(
     kernels_.bytes->one_row(layout_, panel(index), a, 0, tile);
     return;
   }
-  if (a.rows <= kMostFewRows &&
-      kernels_.bytes->few_rows(layout_, panel(index), a, tile)) {
-    return;
+  if (!scratch.bytes) {
+    scratch.bytes = std::make_unique_for_overwrite<ByteScratch>();
   }
-  int64_t chunks = layout_.chunks();
-  uint8_t* q =
-      room(scratch.bytes, std::min(kByteChunks, chunks) * kChunk * kLanes);
-  float* scales = room(scratch.scales, 2 * kByteChunks * kLanes);
-  float* biases = room(scratch.biases, kByteChunks * kLanes);
-  for (int64_t from = 0; from < chunks; from += kByteChunks) {
-    int64_t to = std::min(from + kByteChunks, chunks);
-    kernels_.bytes->unpack(layout_, panel(index), from, to, q, scales, biases);
-    kernels_.bytes->many_rows(
-        layout_,
-        q,
-        scales,
-        biases,
-        from,
-        to - from,
-        a,
-        0,
-        a.rows,
-        from == 0,
-        tile,
-        kLanes);
-  }
+  kernels_.bytes->many_rows(layout_, panel(index), a, *scratch.bytes, tile);
 }
 
 void PanelMatrix::multiply_panel(

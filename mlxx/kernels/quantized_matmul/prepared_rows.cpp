@@ -21,7 +21,6 @@ void PreparedRows::Needs::add(
     floats_ = true;
   } else {
     bytes_[static_cast<int>(byte_order(layout))] = true;
-    half_sums_ = half_sums_ || layout.codes == Codes::e2m1;
   }
 }
 
@@ -43,9 +42,7 @@ void PreparedRows::start(int64_t rows, int64_t in, const Needs& needs) {
       }
       at_least(slot.scales, rows * chunks);
       at_least(slot.sums, rows * chunks);
-      if (needs.half_sums_) {
-        at_least(slot.half_sums, 2 * rows * chunks);
-      }
+      at_least(slot.byte_sums, 2 * rows * chunks);
     }
   }
 }
@@ -68,8 +65,7 @@ void PreparedRows::prepare(int64_t row, const float* x) {
           two ? slot.low.data() + row * in_ : nullptr,
           slot.scales.data() + row * chunks,
           slot.sums.data() + row * chunks,
-          needs_.half_sums_ ? slot.half_sums.data() + 2 * row * chunks
-                            : nullptr);
+          slot.byte_sums.data() + 2 * row * chunks);
     }
   }
 }
@@ -90,7 +86,7 @@ ActivationRows PreparedRows::view(const PanelLayout& layout) const {
   view.low = form == ActivationForm::int16 ? slot.low.data() : nullptr;
   view.scales = slot.scales.data();
   view.sums = slot.sums.data();
-  view.half_sums = needs_.half_sums_ ? slot.half_sums.data() : nullptr;
+  view.byte_sums = slot.byte_sums.data();
   return view;
 }
 

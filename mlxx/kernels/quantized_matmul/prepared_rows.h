@@ -34,7 +34,6 @@ class PreparedRows {
     friend class PreparedRows;
     bool floats_ = false;
     bool bytes_[2] = {};  // by ByteOrder
-    bool half_sums_ = false;
   };
 
   explicit PreparedRows(const ProductKernels& kernels) : kernels_(kernels) {}
@@ -53,7 +52,7 @@ class PreparedRows {
     std::vector<int8_t> low;
     std::vector<float> scales;  // [rows, in / 32]
     std::vector<float> sums;
-    std::vector<int32_t> half_sums;  // [rows, in / 16]
+    std::vector<int32_t> byte_sums;  // [rows, in / 32][2]
   };
 
   ProductKernels kernels_;
