@@ -316,7 +316,8 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       "--peer",
       options->peer,
       "Alternate with another program on the same file and print the ratio: "
-      "llama.cpp=PATH of its llama-bench, or mlx-lm=PYTHON");
+      "llama.cpp=PATH or ik_llama.cpp=PATH of its llama-bench, or "
+      "mlx-lm=PYTHON");
   add_kernel_options(*verb, options->kernels);
   verb->add_option("-r,--repetitions", options->repeats, "Measured rounds")
       ->capture_default_str()

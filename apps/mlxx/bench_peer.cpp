@@ -156,6 +156,88 @@ class LlamaCpp : public BenchPeer {
   std::filesystem::path scratch_;
 };
 
+// Its llama-bench has the interface of an older llama.cpp: no lines of JSON,
+// and a context only before decoding. It prints an array over many lines, after
+// whatever else it says.
+class IkLlamaCpp : public BenchPeer {
+ public:
+  IkLlamaCpp(
+      std::filesystem::path bench,
+      std::filesystem::path model,
+      int threads,
+      std::filesystem::path scratch)
+      : bench_(std::move(bench)),
+        model_(std::move(model)),
+        threads_(threads),
+        scratch_(std::move(scratch)) {}
+
+  const std::string& name() const override {
+    return name_;
+  }
+
+  BenchRound measure(const BenchPlan& plan) const override {
+    if (plan.parallel > 1) {
+      fail(
+          ErrorKind::invalid_request,
+          kPlace,
+          "{} measures one sequence, not {}",
+          name_,
+          plan.parallel);
+    }
+    int decode = plan.depth > 0 ? 0 : plan.decode;
+    int prompt = plan.depth > 0 ? 0 : plan.prompt;
+    std::vector<std::string> arguments{
+        bench_.string(),
+        "-m",
+        model_.string(),
+        "-p",
+        std::to_string(prompt),
+        "-n",
+        std::to_string(decode),
+        "-r",
+        "1",
+        "-o",
+        "json"};
+    if (plan.depth > 0 && plan.decode > 0) {
+      arguments.insert(
+          arguments.end(),
+          {"-gp", fmt::format("{},{}", plan.depth, plan.decode)});
+    }
+    if (threads_ > 0) {
+      arguments.insert(arguments.end(), {"-t", std::to_string(threads_)});
+    }
+    BenchRound round;
+    if (prompt > 0 || plan.decode > 0) {
+      for (const Json& test : tests(run(arguments, scratch_ / "peer.log"))) {
+        double rate = number_in(test, "avg_ts");
+        (number_in(test, "n_gen") > 0 ? round.decode_rate : round.prompt_rate) =
+            rate;
+      }
+    }
+    return round;
+  }
+
+ private:
+  static Json tests(const std::string& text) {
+    size_t begin = text.find("[\n  {");
+    size_t end = text.rfind("\n]");
+    Json json = Json::value_t::discarded;
+    if (begin != std::string::npos && end != std::string::npos && begin < end) {
+      json = Json::parse(text.substr(begin, end + 2 - begin), nullptr, false);
+    }
+    if (!json.is_array()) {
+      fail(ErrorKind::internal, kPlace, "ik_llama.cpp reports no tests");
+    }
+    return json;
+  }
+
+  std::string name_ = "ik_llama.cpp";
+  std::filesystem::path bench_;
+  std::filesystem::path model_;
+  int threads_;
+  std::filesystem::path scratch_;
+};
+
 class MlxLm : public BenchPeer {
  public:
   MlxLm(
@@ -227,7 +309,9 @@ std::unique_ptr<BenchPeer> make_bench_peer(
     const std::filesystem::path& scratch) {
   auto model = checkpoint.path();
   bool is_gguf = model.extension() == ".gguf";
-  if (peer.starts_with("llama.cpp=")) {
+  std::string program = peer.substr(peer.find('=') + 1);
+  bool is_ik = peer.starts_with("ik_llama.cpp=");
+  if (is_ik || peer.starts_with("llama.cpp=")) {
     if (!is_gguf) {
       fail(
           ErrorKind::invalid_request,
@@ -235,26 +319,23 @@ std::unique_ptr<BenchPeer> make_bench_peer(
           "llama.cpp reads GGUF files, and the model is {}",
           model.string());
     }
-    return std::make_unique<LlamaCpp>(
-        peer.substr(peer.find('=') + 1),
-        model,
-        threads,
-        scratch);
+    if (is_ik) {
+      return std::make_unique<IkLlamaCpp>(program, model, threads, scratch);
+    }
+    return std::make_unique<LlamaCpp>(program, model, threads, scratch);
   }
   if (peer.starts_with("mlx-lm=")) {
     if (is_gguf) {
       model = scratch / "mlx";
       hub::write_mlx_checkpoint(checkpoint, model);
     }
-    return std::make_unique<MlxLm>(
-        peer.substr(peer.find('=') + 1),
-        model,
-        scratch);
+    return std::make_unique<MlxLm>(program, model, scratch);
   }
   fail(
       ErrorKind::invalid_request,
       kPlace,
-      "must be llama.cpp=PATH of llama-bench or mlx-lm=PYTHON, found '{}'",
+      "must be llama.cpp=PATH of llama-bench, ik_llama.cpp=PATH of its own or "
+      "mlx-lm=PYTHON, found '{}'",
       peer);
 }
 

@@ -19,11 +19,14 @@ class BenchPeer {
   virtual BenchRound measure(const BenchPlan& plan) const = 0;
 };
 
-// `peer` is "llama.cpp=PATH", where PATH is llama-bench (llama-batched-bench
-// beside it measures several sequences), or "mlx-lm=PYTHON", where PYTHON is an
-// interpreter that has mlx-lm. llama.cpp takes a GGUF file and `threads`
-// threads (0: all); for mlx-lm a GGUF file is written as an MLX checkpoint
-// first, into `scratch`.
+// `peer` is one of
+//   llama.cpp=PATH     of llama-bench; llama-batched-bench beside it measures
+//                      several sequences
+//   ik_llama.cpp=PATH  of that fork's llama-bench: one sequence, and after some
+//                      context decoding only
+//   mlx-lm=PYTHON      an interpreter that has mlx-lm
+// The first two take a GGUF file and `threads` threads (0: all); for mlx-lm a
+// GGUF file is written as an MLX checkpoint first, into `scratch`.
 // invalid_request for other text or a model that the peer cannot read.
 std::unique_ptr<BenchPeer> make_bench_peer(
     const std::string& peer,
