@@ -9,6 +9,7 @@
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/utf8.h"
 #include "mlxx/core/foreign_file.h"
+#include "mlxx/hub/python_floats.h"
 
 namespace mlxx::hub {
 
@@ -138,30 +139,6 @@ Templates read_templates(const fs::path& folder, const Json& config) {
   return templates;
 }
 
-std::string read_tokenizer(const fs::path& folder) {
-  fs::path path = folder / "tokenizer.json";
-  if (is_file(path)) {
-    std::string text = read_file(path, kMaxTokenizerBytes);
-    refuse_foreign(text, path);
-    if (text.empty()) {
-      fail(ErrorKind::bad_file, path.string(), "the file is empty");
-    }
-    return text;
-  }
-  for (const char* name :
-       {"tokenizer.model", "spiece.model", "tekken.json", "vocab.json"}) {
-    if (is_file(folder / name)) {
-      fail(
-          ErrorKind::unsupported,
-          folder.string(),
-          "there is no tokenizer.json, only '{}', which is not read; convert "
-          "it with transformers (save_pretrained of a fast tokenizer)",
-          name);
-    }
-  }
-  fail(ErrorKind::not_found, folder.string(), "there is no tokenizer.json");
-}
-
 // Takes over what `config` lacks.
 void merge_special_tokens(const fs::path& folder, Json& config) {
   fs::path path = folder / "special_tokens_map.json";
@@ -186,14 +163,44 @@ Json read_json_object(const fs::path& path) {
   if (text.empty()) {
     fail(ErrorKind::bad_file, path.string(), "the file is empty");
   }
-  Json json = parse_json(text, path.string());
+  Json json = parse_json(without_python_floats(text), path.string());
   JsonView check(json, path.string());
   return json;
 }
 
+std::string read_tokenizer_json(const fs::path& folder) {
+  fs::path path = folder / "tokenizer.json";
+  if (is_file(path)) {
+    std::string text = read_file(path, kMaxTokenizerBytes);
+    refuse_foreign(text, path);
+    if (text.empty()) {
+      fail(ErrorKind::bad_file, path.string(), "the file is empty");
+    }
+    return text;
+  }
+  for (const char* name :
+       {"tokenizer.model", "spiece.model", "tekken.json", "vocab.json"}) {
+    if (is_file(folder / name)) {
+      fail(
+          ErrorKind::unsupported,
+          folder.string(),
+          "there is no tokenizer.json, only '{}', which is not read; convert "
+          "it with transformers (save_pretrained of a fast tokenizer)",
+          name);
+    }
+  }
+  fail(ErrorKind::not_found, folder.string(), "there is no tokenizer.json");
+}
+
 TextFiles read_text_files(const fs::path& folder) {
+  std::string tokenizer = read_tokenizer_json(folder);
+  TextFiles text = read_text_beside_tokenizer(folder);
+  text.tokenizer_json = std::move(tokenizer);
+  return text;
+}
+
+TextFiles read_text_beside_tokenizer(const fs::path& folder) {
   TextFiles text;
-  text.tokenizer_json = read_tokenizer(folder);
   Json config = Json::object();
   fs::path path = folder / "tokenizer_config.json";
   if (is_file(path)) {

@@ -20,6 +20,9 @@ constexpr int kLargestHead = 8192;
 DecoderConfig::DecoderConfig(const hub::Checkpoint& checkpoint)
     : checkpoint_(checkpoint), view_(checkpoint.config(), "config.json") {}
 
+DecoderConfig::DecoderConfig(const hub::Checkpoint& checkpoint, JsonView view)
+    : checkpoint_(checkpoint), view_(std::move(view)) {}
+
 int DecoderConfig::size(std::string_view key) const {
   return static_cast<int>(view_.integer(key, 1, kLargestSize));
 }

@@ -28,6 +28,9 @@ struct ConfigKeys {
 class DecoderConfig {
  public:
   explicit DecoderConfig(const hub::Checkpoint& checkpoint);
+  // A part of it, such as "text_config", or one that was completed; what the
+  // view shows has to outlive this.
+  DecoderConfig(const hub::Checkpoint& checkpoint, JsonView view);
 
   const JsonView& view() const {
     return view_;

@@ -152,8 +152,8 @@ void Attention::visit(
   v_.visit(prefix + "." + spec_.names.v, visitor);
   o_.visit(prefix + "." + spec_.names.o, visitor);
   if (q_norm_) {
-    q_norm_->visit(prefix + ".q_norm", visitor);
-    k_norm_->visit(prefix + ".k_norm", visitor);
+    q_norm_->visit(prefix + "." + spec_.names.q_norm, visitor);
+    k_norm_->visit(prefix + "." + spec_.names.k_norm, visitor);
   }
   if (q_layernorm_) {
     visitor(prefix + ".q_layernorm.weight", *q_layernorm_);

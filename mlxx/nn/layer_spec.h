@@ -49,6 +49,8 @@ struct LayerNames {
   std::string k = "k_proj";
   std::string v = "v_proj";
   std::string o = "o_proj";
+  std::string q_norm = "q_norm";  // of QkNorm::per_head and whole_width
+  std::string k_norm = "k_norm";
   std::string mlp = "mlp";
   std::string gate = "gate_proj";  // empty: no gate, down(act(up(x)))
   std::string up = "up_proj";

@@ -89,38 +89,47 @@ mx::array clamped_gated(
 }
 
 SwitchMlp::SwitchMlp(SwitchMlpOptions options)
-    : activation_(std::move(options.activation)),
-      gate_proj_(
-          options.experts,
-          options.hidden_size,
-          options.intermediate_size,
-          options.bias),
+    : options_(std::move(options)),
       up_proj_(
-          options.experts,
-          options.hidden_size,
-          options.intermediate_size,
-          options.bias),
+          options_.experts,
+          options_.hidden_size,
+          options_.intermediate_size,
+          options_.bias),
       down_proj_(
-          options.experts,
-          options.intermediate_size,
-          options.hidden_size,
-          options.bias) {}
+          options_.experts,
+          options_.intermediate_size,
+          options_.hidden_size,
+          options_.bias) {
+  if (!options_.ungated) {
+    gate_proj_.emplace(
+        options_.experts,
+        options_.hidden_size,
+        options_.intermediate_size,
+        options_.bias);
+  }
+}
 
 mx::array SwitchMlp::products(
     const mx::array& x,
     const mx::array& experts,
     bool sorted) const {
   mx::array up = up_proj_(x, experts, sorted);
-  mx::array gate = gate_proj_(x, experts, sorted);
-  return down_proj_(activation_(gate, up, selection_), experts, sorted);
+  if (!gate_proj_) {
+    return down_proj_(
+        kernels::activate(up, *options_.ungated),
+        experts,
+        sorted);
+  }
+  mx::array gate = (*gate_proj_)(x, experts, sorted);
+  return down_proj_(options_.activation(gate, up, selection_), experts, sorted);
 }
 
 mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
     const {
   mx::array rows = mx::expand_dims(x, {-2, -3});
   mx::array chosen = mx::stop_gradient(experts);
-  bool groups = gate_proj_.groups_rows() && up_proj_.groups_rows() &&
-      down_proj_.groups_rows();
+  bool groups = (!gate_proj_ || gate_proj_->groups_rows()) &&
+      up_proj_.groups_rows() && down_proj_.groups_rows();
   if (groups || static_cast<int64_t>(chosen.size()) < kSortedRows) {
     return mx::squeeze(products(rows, chosen, false), -2);
   }
@@ -133,9 +142,11 @@ mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
 void SwitchMlp::visit(
     const std::string& prefix,
     const ParameterVisitor& visitor) {
-  gate_proj_.visit(prefix + ".gate_proj", visitor);
-  up_proj_.visit(prefix + ".up_proj", visitor);
-  down_proj_.visit(prefix + ".down_proj", visitor);
+  if (gate_proj_) {
+    gate_proj_->visit(prefix + "." + options_.gate_name, visitor);
+  }
+  up_proj_.visit(prefix + "." + options_.up_name, visitor);
+  down_proj_.visit(prefix + "." + options_.down_name, visitor);
 }
 
 mx::array combine_experts(const mx::array& y, const mx::array& weights) {

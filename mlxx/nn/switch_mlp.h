@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "mlxx/core/parameters.h"
+#include "mlxx/kernels/activation/activation.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::nn {
@@ -60,10 +61,16 @@ struct SwitchMlpOptions {
   int intermediate_size = 0;
   bool bias = false;
   GatedActivation activation = silu_gated;
+  // Experts without a gate: down(ungated(up(x))), mlx-lm's SwitchMLP.
+  std::optional<kernels::Activation> ungated = {};
+  // Names in a checkpoint.
+  std::string gate_name = "gate_proj";
+  std::string up_name = "up_proj";
+  std::string down_name = "down_proj";
 };
 
 // down(activation(gate(x), up(x))) of k experts for each token, not yet added
-// up. Parameters: gate_proj, up_proj, down_proj. Reference: mlx-lm's SwitchGLU,
+// up. Parameters: under the options' names. Reference: mlx-lm's SwitchGLU,
 // with its sorting and the order of its products, which is up, then gate.
 class SwitchMlp {
  public:
@@ -82,8 +89,8 @@ class SwitchMlp {
   mx::array products(const mx::array& x, const mx::array& experts, bool sorted)
       const;
 
-  GatedActivation activation_;
-  SwitchLinear gate_proj_;
+  SwitchMlpOptions options_;
+  std::optional<SwitchLinear> gate_proj_;
   SwitchLinear up_proj_;
   SwitchLinear down_proj_;
   kernels::Selection selection_;

@@ -75,6 +75,22 @@ TEST_F(TextFilesOfAFolder, MalformedTemplatesAreRefused) {
   EXPECT_ERROR(read(), "bad_file", "not valid UTF-8");
 }
 
+TEST_F(TextFilesOfAFolder, PythonsWordsForNumbersBecomeJson) {
+  folder_.write(
+      "config.json",
+      R"({"a": [0.0, Infinity], "b":-Infinity, "c": NaN, "d": "\"Infinity"})");
+  Json config = read_json_object(folder_.path() / "config.json");
+  EXPECT_EQ(config["a"][1], Json({{"__float__", "Infinity"}}));
+  EXPECT_EQ(config["b"], Json({{"__float__", "-Infinity"}}));
+  EXPECT_EQ(config["c"], Json({{"__float__", "NaN"}}));
+  EXPECT_EQ(config["d"], "\"Infinity");
+  folder_.write("config.json", R"({"a": Infinit})");
+  EXPECT_ERROR(
+      read_json_object(folder_.path() / "config.json"),
+      "bad_file",
+      "config.json");
+}
+
 TEST_F(TextFilesOfAFolder, SpecialTokensMissingFromTheConfigAreFilledIn) {
   folder_.write(
       "tokenizer_config.json",

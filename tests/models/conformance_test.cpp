@@ -128,9 +128,14 @@ TEST_P(Conformance, TrimmedTokensLeaveNoTrace) {
   auto cache = model_->make_cache({});
   mx::eval(model_->forward(columns(ids, 0, 8), cache));
   mx::eval(model_->forward(other, cache));
+  bool can_forget = std::ranges::all_of(cache, [](const auto& layer) {
+    return layer->is_trimmable();
+  });
   for (auto& layer : cache) {
-    ASSERT_TRUE(layer->is_trimmable());
-    ASSERT_EQ(layer->trim(6), 6);
+    ASSERT_EQ(layer->trim(6), layer->is_trimmable() ? 6 : 0);
+  }
+  if (!can_forget) {
+    GTEST_SKIP() << "a state that tokens cannot be taken out of";
   }
   mx::array resumed = model_->forward(columns(ids, 8, 14), cache);
   mx::array whole = in_pieces(ids, {8, 6});
@@ -149,8 +154,10 @@ TEST_P(Conformance, AKeptWindowBoundsTheCache) {
   }
   for (const auto& layer : cache) {
     EXPECT_EQ(layer->offset(), kTokens);
-    for (const auto& array : layer->state()) {
-      EXPECT_LE(array.shape(2), 16);
+    if (dynamic_cast<const cache::KVCache*>(layer.get())) {
+      for (const auto& array : layer->state()) {
+        EXPECT_LE(array.shape(2), 16);
+      }
     }
   }
 }
