@@ -1,12 +1,12 @@
 //! Masks that keep an answer inside a grammar: JSON schema, regex or Lark.
 
 use crate::abi::{enter, failure, text, Bytes, Failure};
+use crate::model::HfTokenizer;
 use crate::tokenizer::Tokenizer;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value;
 use std::sync::Arc;
-use tokenizers::Tokenizer as HfTokenizer;
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 /// llguidance's parsers recurse; deeper text than this might end the stack.

@@ -3,9 +3,13 @@
 
 mod abi;
 mod bpe_file;
+mod bpe_words;
 mod byte_level;
 mod grammar;
 mod marked;
+mod model;
+mod pack_bpe;
+mod packed_bpe;
 mod spelling;
 mod stream;
 mod template;

@@ -9,9 +9,10 @@
 //! the tokenizer then splits and normalises as it would for the real ones.
 
 use crate::abi::{bytes, enter, failure, text, Bytes, Failure};
+use crate::model::HfTokenizer;
 use crate::tokenizer::Tokenizer;
 use std::collections::HashMap;
-use tokenizers::{AddedToken, Tokenizer as HfTokenizer};
+use tokenizers::AddedToken;
 
 /// A noncharacter: it may not stand in interchanged text.
 const PLACEHOLDER: char = '\u{FDEF}';

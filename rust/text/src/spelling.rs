@@ -1,8 +1,8 @@
 //! How a vocabulary spells text, read from the decoder of the tokenizer's file.
 
 use crate::abi::Failure;
+use crate::model::HfTokenizer;
 use serde_json::Value;
-use tokenizers::Tokenizer as HfTokenizer;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Spelling {

@@ -4,11 +4,12 @@ use crate::abi::{bytes, enter, failure, text, Bytes, Failure};
 use crate::bpe_file;
 use crate::byte_level;
 use crate::marked::Marked;
+use crate::model::{AnyModel, HfTokenizer};
+use crate::packed_bpe::FORMAT;
 use crate::spelling::{spelling_of, Spelling};
 use crate::stream::Stream;
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use tokenizers::Tokenizer as HfTokenizer;
 
 pub struct AddedToken {
     pub content: String,
@@ -80,10 +81,30 @@ fn read_any(json: &str) -> Result<(HfTokenizer, u32), Failure> {
 
 impl Tokenizer {
     pub fn from_json(json: &str) -> Result<Tokenizer, Failure> {
-        let (mut hf, largest) = match bpe_file::read(json) {
-            Some(read) => read,
-            None => read_any(json)?,
-        };
+        match bpe_file::read(json) {
+            Some((hf, largest)) => Tokenizer::new(hf, largest),
+            None => read_any(json).and_then(|(hf, largest)| Tokenizer::new(hf, largest)),
+        }
+    }
+
+    /// From what `packed` gave, perhaps damaged since.
+    fn from_packed(bytes: &[u8]) -> Result<Tokenizer, Failure> {
+        match bpe_file::unpack(bytes.to_vec()) {
+            Some((hf, largest)) => Tokenizer::new(hf, largest),
+            None => failure("not a packed tokenizer, or a damaged one"),
+        }
+    }
+
+    /// The tokenizer in the form that loads without being built; empty if it
+    /// has none.
+    fn packed(&self) -> &[u8] {
+        match self.hf.get_model() {
+            AnyModel::Packed(bpe) => bpe.bytes(),
+            AnyModel::General(_) => &[],
+        }
+    }
+
+    fn new(mut hf: HfTokenizer, largest: u32) -> Result<Tokenizer, Failure> {
         // A file may carry the truncation and padding of its training run.
         hf.with_truncation(None)?;
         hf.with_padding(None);
@@ -200,6 +221,37 @@ pub unsafe extern "C" fn mlxx_tokenizer_new(
             json, len,
         )?)?)))
     })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_from_packed(
+    data: *const u8,
+    len: usize,
+    out: *mut *mut Tokenizer,
+    error: *mut Bytes,
+) -> i32 {
+    enter(out, error, || {
+        let tokenizer = Tokenizer::from_packed(bytes(data, len))?;
+        Ok(Box::into_raw(Box::new(tokenizer)))
+    })
+}
+
+/// Valid while the tokenizer is.
+#[no_mangle]
+pub unsafe extern "C" fn mlxx_tokenizer_packed(
+    tokenizer: &Tokenizer,
+    len: *mut usize,
+) -> *const u8 {
+    let packed = tokenizer.packed();
+    len.write(packed.len());
+    packed.as_ptr()
+}
+
+/// Packed tokenizers are of use only to the same format.
+#[no_mangle]
+pub extern "C" fn mlxx_tokenizer_packed_format() -> Bytes {
+    let name = format!("{} {FORMAT}", env!("CARGO_PKG_VERSION"));
+    Bytes::from_vec(name.into_bytes())
 }
 
 #[no_mangle]
