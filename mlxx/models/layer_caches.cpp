@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlxx/base/error.h"
+#include "mlxx/cache/chunked.h"
 #include "mlxx/cache/composite.h"
 #include "mlxx/cache/dense.h"
 #include "mlxx/cache/padded.h"
@@ -54,6 +55,13 @@ std::unique_ptr<cache::LayerCache> make_layer_cache(
       return std::make_unique<cache::CompositeCache>(std::move(parts));
     }
     case nn::StateSpec::Kind::chunked:
+      if (!options.left_padding.empty()) {
+        fail(
+            ErrorKind::unsupported,
+            "models",
+            "rows of different lengths with attention in chunks");
+      }
+      return std::make_unique<cache::ChunkedCache>(state.window);
     case nn::StateSpec::Kind::none:
       break;
   }

@@ -111,6 +111,30 @@ void check_axes(
   }
 }
 
+mx::array dense_product(
+    const mx::array& x,
+    const mx::array& experts,
+    const mx::array& indices,
+    bool sorted) {
+  auto product = [&](const mx::array& rows, const mx::array& matrices) {
+    return mx::gather_mm(
+        rows,
+        mx::swapaxes(matrices, -1, -2),
+        std::nullopt,
+        indices,
+        sorted);
+  };
+  // MLX's CPU backend has this for float32 only, so that nothing of mlx-lm's
+  // could be equal here.
+  bool widen = backend() == Backend::cpu && experts.dtype() != mx::float32;
+  return widen ? mx::astype(
+                     product(
+                         mx::astype(x, mx::float32),
+                         mx::astype(experts, mx::float32)),
+                     x.dtype())
+               : product(x, experts);
+}
+
 mx::array packed_product(
     const mx::array& x,
     std::shared_ptr<const PackedExperts> experts,
@@ -162,15 +186,12 @@ mx::array expert_matmul(
   }
   const auto& arrays = experts.arrays();
   if (!experts.quantization()) {
-    return mx::gather_mm(
-        x,
-        mx::swapaxes(arrays.weight, -1, -2),
-        std::nullopt,
-        indices,
-        sorted);
+    return dense_product(x, arrays.weight, indices, sorted);
   }
   const auto& quantization = *experts.quantization();
-  return mx::gather_qmm(
+  // MLX takes a global scale for each expert on GPUs only.
+  bool scales_after = arrays.global_scale && backend() == Backend::cpu;
+  mx::array y = mx::gather_qmm(
       x,
       arrays.weight,
       *arrays.scales,
@@ -181,15 +202,26 @@ mx::array expert_matmul(
       quantization.group_size,
       quantization.bits,
       quantization.mode,
-      std::nullopt,
+      scales_after ? std::nullopt : arrays.global_scale,
       sorted);
+  if (!scales_after) {
+    return y;
+  }
+  constexpr float kLargest = 448 * 6;  // of e4m3 and of e2m1
+  mx::array factors = mx::multiply(
+      mx::take(*arrays.global_scale, indices),
+      mx::array(1 / kLargest));
+  factors = mx::expand_dims(factors, {-2, -1});
+  return mx::astype(
+      mx::multiply(mx::astype(y, mx::float32), factors),
+      y.dtype());
 }
 
 std::shared_ptr<const PackedWeights> pack_experts(
     const WeightArrays& arrays,
     const std::optional<QuantizationSpec>& quantization,
     const Selection& selection) {
-  if (selection.fallback || backend() != Backend::cpu ||
+  if (selection.fallback || backend() != Backend::cpu || arrays.global_scale ||
       arrays.weight.ndim() != 3 || arrays.weight.shape(0) == 0) {
     return nullptr;
   }

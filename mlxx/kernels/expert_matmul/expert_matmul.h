@@ -17,8 +17,9 @@ namespace mlxx::kernels {
 // expert, each expert's rows are one product, `sorted` has no effect, and a row
 // has the same bits whatever else is routed; an index outside the stack gives
 // rows of NaN. Else mx::gather_mm or mx::gather_qmm exactly as mlx-lm calls
-// them. Differentiable in x.
-// Errors: internal if the axes do not fit.
+// them; in float32 where dense experts in half precision meet MLX's CPU
+// backend, which has no product for these. Differentiable in x. Errors:
+// internal if the axes do not fit.
 mx::array expert_matmul(
     const mx::array& x,
     const Parameter& experts,

@@ -65,6 +65,7 @@ rows_of(const ActivationRows& all, int64_t first, int64_t count) {
   rows.numbers = skip(all.numbers, all.in);
   rows.high = skip(all.high, all.in);
   rows.low = skip(all.low, all.in);
+  rows.rounded = skip(all.rounded, all.in);
   rows.scales = skip(all.scales, chunks);
   rows.sums = skip(all.sums, chunks);
   rows.byte_sums = skip(all.byte_sums, 2 * chunks);

@@ -1,0 +1,83 @@
+#include "mlxx/cache/chunked.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "mlxx/cache/token_axis.h"
+
+namespace mlxx::cache {
+
+// For as many tokens as are given, after those that are kept.
+void ChunkedCache::make_room(const mx::array& keys, const mx::array& values) {
+  int more = keys.shape(2);
+  if (keys_ && offset_ - held_ + more <= keys_->shape(2)) {
+    return;
+  }
+  int room = (more + kStep - 1) / kStep * kStep;
+  auto grow = [&](const std::optional<mx::array>& held, const mx::array& like) {
+    mx::array empty = zero_tokens(like, room);
+    if (!held || start_ == offset_) {
+      return empty;
+    }
+    return mx::concatenate(
+        {slice_tokens(*held, start_ - held_, offset_ - held_), empty},
+        2);
+  };
+  keys_ = grow(keys_, keys);
+  values_ = grow(values_, values);
+  held_ = start_;
+}
+
+KVView ChunkedCache::append(const mx::array& keys, const mx::array& values) {
+  check_append(
+      keys,
+      values,
+      keys_ ? &*keys_ : nullptr,
+      values_ ? &*values_ : nullptr);
+  start_ = next_start();
+  make_room(keys, values);
+  int at = offset_ - held_;
+  offset_ += keys.shape(2);
+  keys_ = write_tokens(std::move(*keys_), keys, at);
+  values_ = write_tokens(std::move(*values_), values, at);
+  return DenseView{
+      slice_tokens(*keys_, start_ - held_, offset_ - held_),
+      slice_tokens(*values_, start_ - held_, offset_ - held_)};
+}
+
+int ChunkedCache::trim(int n) {
+  // The first chunk of which every token is still there.
+  int whole = (start_ + length_ - 1) / length_ * length_;
+  n = std::clamp(n, 0, std::max(0, offset_ - std::min(whole, offset_)));
+  offset_ -= n;
+  return n;
+}
+
+size_t ChunkedCache::nbytes() const {
+  return keys_ ? keys_->nbytes() + values_->nbytes() : 0;
+}
+
+std::vector<mx::array> ChunkedCache::state() const {
+  if (!keys_) {
+    return {};
+  }
+  return {*keys_, *values_};
+}
+
+KVCache::Mask ChunkedCache::make_mask(int L) const {
+  mx::array keys = mx::arange(next_start(), offset_ + L);
+  mx::array queries = mx::expand_dims(mx::arange(offset_, offset_ + L), 1);
+  mx::array length(length_, mx::int32);
+  mx::array same_chunk = mx::equal(
+      mx::floor_divide(keys, length),
+      mx::floor_divide(queries, length));
+  return {"", mx::logical_and(same_chunk, mx::less_equal(keys, queries))};
+}
+
+std::vector<int> ChunkedCache::key_positions(int L) const {
+  std::vector<int> positions(static_cast<size_t>(offset_ + L - next_start()));
+  std::iota(positions.begin(), positions.end(), next_start());
+  return positions;
+}
+
+}  // namespace mlxx::cache
