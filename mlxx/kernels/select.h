@@ -9,6 +9,7 @@
 namespace mlxx::kernels {
 
 class GemmMemory;
+class PanelMemory;
 
 // Which implementation runs where there are several. Made once, when a model
 // is loaded: the choice decides in which form weights become resident.
@@ -21,6 +22,9 @@ struct Selection {
   std::shared_ptr<ThreadPool> threads;
   // How activations meet quantized weights in CPU kernels.
   ActivationForm activations = ActivationForm::int16;
+  // Where packed weights are put while a model is loaded; null: each by
+  // itself.
+  std::shared_ptr<PanelMemory> memory = nullptr;
   // What dense products work in; null: memory of each one's own.
   std::shared_ptr<GemmMemory> gemm_memory = nullptr;
 

@@ -7,6 +7,7 @@
 #include "mlxx/core/parameters.h"
 #include "mlxx/core/quantized_rows.h"
 #include "mlxx/kernels/matmul/gemm.h"
+#include "mlxx/kernels/panel_memory.h"
 #include "mlxx/kernels/quantized_matmul/prepared_rows.h"
 #include "mlxx/kernels/select.h"
 
@@ -92,7 +93,7 @@ class PanelMatrix {
   void choose_scales(const Source& source);
   void fill_panel(const Source& source, int64_t panel);
   void fill_dense_panel(const char* numbers, int64_t panel);
-  void allocate();
+  void allocate(PanelMemory* memory);
   void on_panels(const std::function<void(int64_t)>& work) const;
   WeightArrays restore_dense() const;
   void multiply_floats(
@@ -107,7 +108,7 @@ class PanelMatrix {
       float* tile) const;
 
   std::byte* panel(int64_t index) const {
-    return data_ + index * layout_.panel_bytes();
+    return data_.get() + index * layout_.panel_bytes();
   }
 
   PanelLayout layout_;
@@ -115,9 +116,8 @@ class PanelMatrix {
   ProductKernels kernels_;
   GemmMachine gemm_machine_;
   std::shared_ptr<ThreadPool> threads_;
-  std::optional<mx::allocator::Data> buffer_;  // MLX's allocator counts it
   size_t size_ = 0;
-  std::byte* data_ = nullptr;  // in buffer_, aligned to 64 bytes
+  std::shared_ptr<std::byte> data_;  // aligned to 64 bytes
 };
 
 // The form that the CPU keeps of an affine or a dense matrix.

@@ -8,8 +8,6 @@
 namespace mlxx::kernels {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 bool survives(std::span<const float> values, NumberType type) {
   return std::ranges::all_of(values, [&](float v) {
     return type == NumberType::float16
@@ -182,7 +180,7 @@ PanelMatrix::PanelMatrix(
         scales,
         words.shape(1),
         layout_.in / layout_.group_size};
-    allocate();
+    allocate(selection.memory.get());
     on_panels([&](int64_t index) { fill_panel(source, index); });
     return;
   }
@@ -194,7 +192,7 @@ PanelMatrix::PanelMatrix(
       layout_.in / layout_.group_size};
   choose_scales(source);
 
-  allocate();
+  allocate(selection.memory.get());
   on_panels([&](int64_t index) { fill_panel(source, index); });
 }
 
@@ -216,18 +214,14 @@ PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
   layout_.in = dense.shape(1);
   layout_.group_size = kChunk;
   layout_.type = number_type(dense.dtype());
-  allocate();
+  allocate(selection.memory.get());
   const auto* from = numbers.data<char>();
   on_panels([&](int64_t index) { fill_dense_panel(from, index); });
 }
 
-void PanelMatrix::allocate() {
-  size_ = panels() * layout_.panel_bytes() + kAlignment;
-  buffer_.emplace(mx::allocator::malloc(size_));
-  mx::allocator::Buffer buffer = buffer_->buffer();
-  auto address = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
-  size_t skip = (kAlignment - address % kAlignment) % kAlignment;
-  data_ = static_cast<std::byte*>(buffer.raw_ptr()) + skip;
+void PanelMatrix::allocate(PanelMemory* memory) {
+  size_ = panels() * layout_.panel_bytes();
+  data_ = memory ? memory->take(size_) : take_panel_memory(size_);
 }
 
 void PanelMatrix::on_panels(const std::function<void(int64_t)>& work) const {

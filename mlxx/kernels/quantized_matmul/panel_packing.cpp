@@ -121,7 +121,7 @@ PanelMatrix::PanelMatrix(
       threads_(
           selection.threads ? selection.threads
                             : std::make_shared<ThreadPool>(1)) {
-  allocate();
+  allocate(selection.memory.get());
 }
 
 bool PanelMatrix::fill(const QuantizedRows& rows) {
