@@ -55,6 +55,7 @@ generate::Pipeline load_for_answers(
   LoadingLine line;
   pipeline_options.extra_eos_tokens = options.extra_eos_tokens;
   pipeline_options.chat_template = options.chat_template;
+  pipeline_options.tokenizer_cache = text::TokenizerCache::from_environment();
   pipeline_options.progress = [&](uint64_t done, uint64_t total) {
     if (interrupt.is_interrupted()) {
       fail(ErrorKind::cancelled, "load", "interrupted");

@@ -96,6 +96,7 @@ mlxx_status model_open(
     require_zero(given.reserved, "mlxx_model_options");
     generate::PipelineOptions wanted;
     wanted.context_length = given.context_length;
+    wanted.tokenizer_cache = text::TokenizerCache::from_environment();
     if (given.chat_template) {
       require_utf8(given.chat_template, "chat_template");
       wanted.chat_template = given.chat_template;

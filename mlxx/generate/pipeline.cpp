@@ -74,10 +74,17 @@ TextPart load_text(
     const hub::Checkpoint& checkpoint,
     const PipelineOptions& options) {
   auto start = Clock::now();
-  const hub::TextFiles& files = checkpoint.text();
   TextPart part;
+  if (options.tokenizer_cache) {
+    part.tokenizer = options.tokenizer_cache->load(
+        checkpoint.tokenizer_digest(),
+        [&]() -> std::string_view { return checkpoint.text().tokenizer_json; });
+  } else {
+    part.tokenizer =
+        text::Tokenizer::from_json(checkpoint.text().tokenizer_json);
+  }
+  const hub::TextFiles& files = checkpoint.text_beside_tokenizer();
   part.special = read_special_tokens(files.tokenizer_config_json);
-  part.tokenizer = text::Tokenizer::from_json(files.tokenizer_json);
   compile_templates(files, options, part);
   part.seconds = seconds_since(start);
   return part;

@@ -12,6 +12,7 @@
 #include "mlxx/models/model.h"
 #include "mlxx/text/chat_template.h"
 #include "mlxx/text/tokenizer.h"
+#include "mlxx/text/tokenizer_cache.h"
 
 namespace mlxx::generate {
 
@@ -44,6 +45,8 @@ struct PipelineOptions {
   int context_length = 0;                     // replaces the config's; 0: keep
   // Absent: as the environment says.
   std::optional<kernels::Selection> kernels;
+  // Where the tokenizer is kept in the form that loads fastest.
+  std::optional<text::TokenizerCache> tokenizer_cache;
   models::Progress progress;
 };
 

@@ -71,6 +71,16 @@ class Checkpoint {
   // generation_config.json; an empty object if there is none.
   virtual const Json& generation_config() const = 0;
   virtual const TextFiles& text() const = 0;
+  // SHA-256 of all that text().tokenizer_json is made from; empty if that
+  // takes no less time than making it.
+  virtual std::string tokenizer_digest() const {
+    return {};
+  }
+  // text(), but tokenizer_json may be empty: for who has the tokenizer
+  // already, since making that takes longest.
+  virtual const TextFiles& text_beside_tokenizer() const {
+    return text();
+  }
   // Sorted by name, no duplicates.
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   // What is left out of tensors() on purpose, sorted by name.

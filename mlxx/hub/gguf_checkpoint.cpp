@@ -46,11 +46,28 @@ class GgufCheckpoint : public Checkpoint {
   const TextFiles& text() const override {
     std::call_once(text_made_, [this] {
       file_.file().check_size();
-      text_ = vocabulary_ ? make_gguf_text(file_.metadata(), *vocabulary_)
-                          : make_gguf_text(file_.metadata());
+      text_ = text_beside_tokenizer();
+      check_gguf_vocabulary(file_.metadata(), *vocabulary_);
+      text_.tokenizer_json =
+          make_gguf_tokenizer_json(file_.metadata(), *vocabulary_);
       vocabulary_.reset();
     });
     return text_;
+  }
+  std::string tokenizer_digest() const override {
+    file_.file().check_size();
+    return gguf_tokenizer_digest(file_.metadata());
+  }
+  const TextFiles& text_beside_tokenizer() const override {
+    std::call_once(beside_made_, [this] {
+      file_.file().check_size();
+      if (!vocabulary_) {
+        vocabulary_ = read_unchecked_gguf_vocabulary(file_.metadata());
+      }
+      beside_tokenizer_ =
+          make_gguf_text_beside_tokenizer(file_.metadata(), *vocabulary_);
+    });
+    return beside_tokenizer_;
   }
   const std::vector<TensorInfo>& tensors() const override {
     return infos_;
@@ -154,7 +171,7 @@ class GgufCheckpoint : public Checkpoint {
     if (!metadata.has("tokenizer.ggml.tokens")) {
       return;
     }
-    vocabulary_ = read_gguf_vocabulary(metadata);
+    vocabulary_ = read_unchecked_gguf_vocabulary(metadata);
     const GgufVocabulary& vocabulary = *vocabulary_;
     for (const char* role : {"bos", "eos"}) {
       if (auto id = gguf_special_token(metadata, vocabulary, role)) {
@@ -173,10 +190,12 @@ class GgufCheckpoint : public Checkpoint {
   Json generation_config_ = Json::object();
   std::vector<TensorInfo> infos_;
   std::map<std::string, Source> sources_;
-  // From opening until text() has used it; absent in a file without one.
+  // From opening, or the first use, until text() has used it.
   mutable std::optional<GgufVocabulary> vocabulary_;
   mutable std::once_flag text_made_;
   mutable TextFiles text_;
+  mutable std::once_flag beside_made_;
+  mutable TextFiles beside_tokenizer_;
   mutable std::once_flag pool_made_;
   mutable std::unique_ptr<ThreadPool> pool_;
 };

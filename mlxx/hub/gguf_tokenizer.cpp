@@ -1,10 +1,12 @@
 #include "mlxx/hub/gguf_tokenizer.h"
 
 #include <cmath>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
+#include "mlxx/base/sha256.h"
 #include "mlxx/base/utf8.h"
 
 namespace mlxx::hub {
@@ -247,7 +249,55 @@ Parts sentence_piece_parts(
   return parts;
 }
 
-std::string make_tokenizer_json(
+std::string make_config_json(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary) {
+  Json config = {
+      {"tokenizer_class", "PreTrainedTokenizerFast"},
+      {"clean_up_tokenization_spaces", false},
+      {"add_bos_token", gguf_adds_bos(metadata)},
+      {"add_eos_token", gguf_adds_eos(metadata)}};
+  constexpr std::pair<const char*, const char*> kRoles[] = {
+      {"bos", "bos_token"},
+      {"eos", "eos_token"},
+      {"unknown", "unk_token"},
+      {"padding", "pad_token"}};
+  for (const auto& [role, key] : kRoles) {
+    if (auto id = gguf_special_token(metadata, vocabulary, role)) {
+      std::string_view token = vocabulary.tokens[static_cast<size_t>(*id)];
+      if (!is_valid_utf8(token)) {
+        metadata.fail_at(
+            "tokenizer.ggml.tokens",
+            fmt::format("holds token {}, which is not valid UTF-8", *id));
+      }
+      config[key] = token;
+    }
+  }
+  return config.dump();
+}
+
+std::vector<std::pair<std::string, std::string>> read_chat_templates(
+    const GgufMetadata& metadata) {
+  std::vector<std::pair<std::string, std::string>> templates;
+  if (auto source = metadata.string_if(kTemplate)) {
+    templates.emplace_back("default", *source);
+  }
+  std::string prefix = std::string(kTemplate) + ".";
+  for (const auto& [key, value] : metadata.values()) {
+    if (key.starts_with(prefix) && key.size() > prefix.size()) {
+      std::string name(key.substr(prefix.size()));
+      if (name == "default" && !templates.empty()) {
+        metadata.fail_at(key, "stands beside 'tokenizer.chat_template'");
+      }
+      templates.emplace_back(name, metadata.string(key));
+    }
+  }
+  return templates;
+}
+
+}  // namespace
+
+std::string make_gguf_tokenizer_json(
     const GgufMetadata& metadata,
     const GgufVocabulary& vocabulary) {
   std::string model = metadata.string(kModel);
@@ -281,59 +331,40 @@ std::string make_tokenizer_json(
   return out;
 }
 
-std::string make_config_json(
-    const GgufMetadata& metadata,
-    const GgufVocabulary& vocabulary) {
-  Json config = {
-      {"tokenizer_class", "PreTrainedTokenizerFast"},
-      {"clean_up_tokenization_spaces", false},
-      {"add_bos_token", gguf_adds_bos(metadata)},
-      {"add_eos_token", gguf_adds_eos(metadata)}};
-  constexpr std::pair<const char*, const char*> kRoles[] = {
-      {"bos", "bos_token"},
-      {"eos", "eos_token"},
-      {"unknown", "unk_token"},
-      {"padding", "pad_token"}};
-  for (const auto& [role, key] : kRoles) {
-    if (auto id = gguf_special_token(metadata, vocabulary, role)) {
-      config[key] = vocabulary.tokens[static_cast<size_t>(*id)];
-    }
-  }
-  return config.dump();
-}
-
-std::vector<std::pair<std::string, std::string>> read_chat_templates(
-    const GgufMetadata& metadata) {
-  std::vector<std::pair<std::string, std::string>> templates;
-  if (auto source = metadata.string_if(kTemplate)) {
-    templates.emplace_back("default", *source);
-  }
-  std::string prefix = std::string(kTemplate) + ".";
-  for (const auto& [key, value] : metadata.values()) {
-    if (key.starts_with(prefix) && key.size() > prefix.size()) {
-      std::string name(key.substr(prefix.size()));
-      if (name == "default" && !templates.empty()) {
-        metadata.fail_at(key, "stands beside 'tokenizer.chat_template'");
-      }
-      templates.emplace_back(name, metadata.string(key));
-    }
-  }
-  return templates;
-}
-
-}  // namespace
-
-TextFiles make_gguf_text(const GgufMetadata& metadata) {
-  return make_gguf_text(metadata, read_gguf_vocabulary(metadata));
-}
-
-TextFiles make_gguf_text(
+TextFiles make_gguf_text_beside_tokenizer(
     const GgufMetadata& metadata,
     const GgufVocabulary& vocabulary) {
   return {
-      make_tokenizer_json(metadata, vocabulary),
+      {},
       make_config_json(metadata, vocabulary),
       read_chat_templates(metadata)};
+}
+
+TextFiles make_gguf_text(const GgufMetadata& metadata) {
+  GgufVocabulary vocabulary = read_gguf_vocabulary(metadata);
+  TextFiles text = make_gguf_text_beside_tokenizer(metadata, vocabulary);
+  text.tokenizer_json = make_gguf_tokenizer_json(metadata, vocabulary);
+  return text;
+}
+
+std::string gguf_tokenizer_digest(const GgufMetadata& metadata) {
+  Sha256 hash;
+  for (const auto& [key, value] : metadata.values()) {
+    if (!key.starts_with("tokenizer.")) {
+      continue;
+    }
+    // With the lengths, so that no two lists of values read the same.
+    std::string head = fmt::format(
+        "{} {} {} {} {} ",
+        key,
+        static_cast<uint32_t>(value.type),
+        static_cast<uint32_t>(value.element),
+        value.count,
+        value.bytes.size());
+    hash.update(std::as_bytes(std::span(head.data(), head.size())));
+    hash.update(value.bytes);
+  }
+  return hash.hex();
 }
 
 }  // namespace mlxx::hub

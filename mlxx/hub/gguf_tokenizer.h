@@ -11,10 +11,16 @@ namespace mlxx::hub {
 // metadata describe. Errors: bad_file; unsupported for a tokenizer.ggml.model
 // or .pre that is not known, naming it.
 TextFiles make_gguf_text(const GgufMetadata& metadata);
-// With the vocabulary read from it.
-TextFiles make_gguf_text(
+// Its parts, with the vocabulary read from it.
+std::string make_gguf_tokenizer_json(
     const GgufMetadata& metadata,
     const GgufVocabulary& vocabulary);
+TextFiles make_gguf_text_beside_tokenizer(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary);
+
+// SHA-256 of every "tokenizer." key with its value.
+std::string gguf_tokenizer_digest(const GgufMetadata& metadata);
 
 // The "normalizer" and "pre_tokenizer" members of tokenizer.json for a
 // byte-level BPE, and whether whole words bypass the merges. Each `pre` stands

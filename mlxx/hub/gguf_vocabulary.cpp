@@ -42,6 +42,12 @@ bool GgufVocabulary::is_named(size_t id) const {
 }
 
 GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata) {
+  GgufVocabulary vocabulary = read_unchecked_gguf_vocabulary(metadata);
+  check_gguf_vocabulary(metadata, vocabulary);
+  return vocabulary;
+}
+
+GgufVocabulary read_unchecked_gguf_vocabulary(const GgufMetadata& metadata) {
   GgufVocabulary vocabulary;
   vocabulary.tokens = metadata.strings(kTokens);
   size_t count = vocabulary.tokens.size();
@@ -70,6 +76,13 @@ GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata) {
           static_cast<GgufTokenType>(std::max<int64_t>(types[i], 1));
     }
   }
+  return vocabulary;
+}
+
+void check_gguf_vocabulary(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary) {
+  size_t count = vocabulary.tokens.size();
   std::unordered_set<std::string_view> seen;
   seen.reserve(count);
   for (size_t i = 0; i < count; ++i) {
@@ -85,7 +98,6 @@ GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata) {
           fmt::format("holds '{}' twice, again as token {}", token, i));
     }
   }
-  return vocabulary;
 }
 
 std::optional<int64_t> gguf_special_token(

@@ -34,6 +34,13 @@ struct GgufVocabulary {
 // Errors: bad_file if there are no tokens, one is not UTF-8 or stands twice,
 // or the types do not fit.
 GgufVocabulary read_gguf_vocabulary(const GgufMetadata& metadata);
+// In two steps, because the check of every token takes longest and a tokenizer
+// that was made from the same values before needs none. A token may be no
+// UTF-8 in between.
+GgufVocabulary read_unchecked_gguf_vocabulary(const GgufMetadata& metadata);
+void check_gguf_vocabulary(
+    const GgufMetadata& metadata,
+    const GgufVocabulary& vocabulary);
 
 // The id of tokenizer.ggml.<role>_token_id, such as "bos". Absent without the
 // key or if the id is outside the vocabulary, as some files have it.

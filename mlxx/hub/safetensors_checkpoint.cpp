@@ -8,6 +8,8 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/base/log.h"
+#include "mlxx/base/mapped_file.h"
+#include "mlxx/base/sha256.h"
 #include "mlxx/core/safetensors.h"
 #include "mlxx/hub/quantization_config.h"
 #include "mlxx/hub/safetensors_shards.h"
@@ -68,6 +70,18 @@ class SafetensorsCheckpoint : public Checkpoint {
   const TextFiles& text() const override {
     std::call_once(text_read_, [this] { text_ = read_text_files(path_); });
     return text_;
+  }
+  std::string tokenizer_digest() const override {
+    auto file = path_ / "tokenizer.json";
+    return std::filesystem::is_regular_file(file)
+        ? sha256_hex(MappedFile(file).bytes())
+        : std::string();
+  }
+  const TextFiles& text_beside_tokenizer() const override {
+    std::call_once(beside_read_, [this] {
+      beside_tokenizer_ = read_text_beside_tokenizer(path_);
+    });
+    return beside_tokenizer_;
   }
   const std::vector<TensorInfo>& tensors() const override {
     return infos_;
@@ -316,6 +330,8 @@ class SafetensorsCheckpoint : public Checkpoint {
   std::map<std::string, Source> sources_;
   mutable std::once_flag text_read_;
   mutable TextFiles text_;
+  mutable std::once_flag beside_read_;
+  mutable TextFiles beside_tokenizer_;
 };
 
 }  // namespace

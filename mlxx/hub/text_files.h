@@ -19,5 +19,8 @@ Json read_json_object(const std::filesystem::path& path);
 // Errors: not_found without tokenizer.json; unsupported if there is only a
 // SentencePiece model; bad_file.
 TextFiles read_text_files(const std::filesystem::path& folder);
+// Its parts: all but tokenizer_json, and that alone.
+TextFiles read_text_beside_tokenizer(const std::filesystem::path& folder);
+std::string read_tokenizer_json(const std::filesystem::path& folder);
 
 }  // namespace mlxx::hub

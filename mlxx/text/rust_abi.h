@@ -25,6 +25,15 @@ int mlxx_tokenizer_new(
     size_t length,
     MlxxTokenizer** out,
     MlxxBytes* error);
+int mlxx_tokenizer_from_packed(
+    const uint8_t* packed,
+    size_t length,
+    MlxxTokenizer** out,
+    MlxxBytes* error);
+const uint8_t* mlxx_tokenizer_packed(
+    const MlxxTokenizer* tokenizer,
+    size_t* length);
+MlxxBytes mlxx_tokenizer_packed_format();
 void mlxx_tokenizer_free(MlxxTokenizer* tokenizer);
 uint32_t mlxx_tokenizer_vocab_size(const MlxxTokenizer* tokenizer);
 int mlxx_tokenizer_encode(

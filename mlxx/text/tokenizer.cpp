@@ -42,6 +42,29 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view json) {
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
+std::shared_ptr<const Tokenizer> Tokenizer::from_packed(
+    std::string_view packed) {
+  auto impl = std::make_unique<Impl>();
+  MlxxBytes error{};
+  int code = mlxx_tokenizer_from_packed(
+      byte_pointer(packed),
+      packed.size(),
+      &impl->handle,
+      &error);
+  check_rust(code, error, ErrorKind::bad_file, "packed tokenizer");
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+std::string Tokenizer::packed_format() {
+  return take_string(mlxx_tokenizer_packed_format());
+}
+
+std::string_view Tokenizer::packed() const {
+  size_t length = 0;
+  const uint8_t* data = mlxx_tokenizer_packed(impl_->handle, &length);
+  return {reinterpret_cast<const char*>(data), length};
+}
+
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Tokenizer::~Tokenizer() = default;

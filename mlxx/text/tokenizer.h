@@ -25,7 +25,15 @@ class Tokenizer {
   // `json` is the text of a tokenizer.json. bad_file if it is not one, or one
   // that would silently mis-tokenise (a BPE model without merges, say).
   static std::shared_ptr<const Tokenizer> from_json(std::string_view json);
+  // From packed(), which may have been damaged since: bad_file then.
+  static std::shared_ptr<const Tokenizer> from_packed(std::string_view packed);
+  // Names the form of packed(): what another one wrote is of no use.
+  static std::string packed_format();
   ~Tokenizer();
+
+  // The form that is loaded without being built; valid while the tokenizer
+  // is. Empty for one that has no such form: not a BPE, or an odd one.
+  std::string_view packed() const;
 
   // `text` must be valid UTF-8 (invalid_request) and at most 16 MiB.
   std::vector<int32_t> encode(

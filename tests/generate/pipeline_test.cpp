@@ -6,6 +6,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/generate/chat_prompt.h"
 #include "mlxx/generate/generate.h"
+#include "tests/core/temporary_folder.h"
 #include "tests/generate/tiny_tokenizer.h"
 #include "tests/models/fake_checkpoint.h"
 
@@ -115,6 +116,41 @@ TEST_F(LoadPipeline, ABrokenTemplateFailsChatAndNotRawCompletion) {
   EXPECT_EQ(
       pipeline.tokenizer->decode(encode_chat_prompt(pipeline, messages)),
       "hi!");
+}
+
+// One whose tokenizer is known by a digest.
+class CheckpointWithDigest : public Checkpoint {
+ public:
+  const hub::TextFiles& text() const override {
+    ++texts_made;
+    return files;
+  }
+  const hub::TextFiles& text_beside_tokenizer() const override {
+    return files;
+  }
+  std::string tokenizer_digest() const override {
+    return "the digest";
+  }
+
+  mutable int texts_made = 0;
+};
+
+TEST_F(LoadPipeline, AKeptTokenizerIsNotMadeAgain) {
+  TemporaryFolder folder;
+  PipelineOptions options;
+  options.tokenizer_cache.emplace(folder.path());
+  auto with_digest = std::make_shared<CheckpointWithDigest>();
+  auto first = load_pipeline(with_digest, options);
+  EXPECT_EQ(with_digest->texts_made, 1);
+  auto second = load_pipeline(with_digest, options);
+  EXPECT_EQ(with_digest->texts_made, 1);
+  EXPECT_EQ(
+      first.tokenizer->encode("hi there"),
+      second.tokenizer->encode("hi there"));
+  EXPECT_EQ(first.eos_ids, second.eos_ids);
+  // Without one nothing is kept.
+  load_pipeline(with_digest);
+  EXPECT_EQ(with_digest->texts_made, 2);
 }
 
 TEST_F(LoadPipeline, TheTemplateNamedDefaultIsTaken) {

@@ -23,15 +23,16 @@ void use_checkpoint(const fs::path& path, bool has_text) {
     checkpoint->load(tensor.name, {.scales = mx::float32});
   }
   if (has_text) {
+    checkpoint->tokenizer_digest();
+    checkpoint->text_beside_tokenizer();
     checkpoint->text();
   }
 }
 
-void use_tokenizer(const std::string& json) {
-  auto tokenizer = text::Tokenizer::from_json(json);
-  auto ids = tokenizer->encode("abc <|im_end|> x");
-  tokenizer->decode(ids);
-  tokenizer->vocab_size();
+void use_tokenizer(const text::Tokenizer& tokenizer) {
+  auto ids = tokenizer.encode("abc <|im_end|> x");
+  tokenizer.decode(ids);
+  tokenizer.vocab_size();
 }
 
 std::string read(const fs::path& path) {
@@ -106,7 +107,20 @@ std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder) {
       {"tokenizer",
        checkpoint->text().tokenizer_json,
        0,
-       [](const auto& content) { use_tokenizer(content); }});
+       [](const auto& content) {
+         use_tokenizer(*text::Tokenizer::from_json(content));
+       }});
+
+  // What is kept between runs; without its checksum, which hides the rest.
+  auto tokenizer =
+      text::Tokenizer::from_json(checkpoint->text().tokenizer_json);
+  formats.push_back(
+      {"packed_tokenizer",
+       std::string(tokenizer->packed()),
+       44,
+       [](const auto& content) {
+         use_tokenizer(*text::Tokenizer::from_packed(content));
+       }});
 
   fs::path sharded = make_sharded(folder);
   formats.push_back(

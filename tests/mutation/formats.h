@@ -21,8 +21,8 @@ struct MutationFormat {
   std::function<void(const std::string& content)> use;
 };
 
-// gguf, safetensors, config, tokenizer and index. Files are written into the
-// folder.
+// gguf, safetensors, config, tokenizer, packed_tokenizer and index. Files are
+// written into the folder.
 std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder);
 
 }  // namespace mlxx
