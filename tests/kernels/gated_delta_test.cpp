@@ -9,6 +9,8 @@
 namespace mlxx::kernels {
 namespace {
 
+class GatedDelta : public RecurrentOp {};
+
 struct Sizes {
   int B, T, Hk, Hv, Dk, Dv;
   bool per_key = false;
@@ -95,7 +97,7 @@ Reference reference(const GatedDeltaInputs& in) {
   return r;
 }
 
-TEST(GatedDelta, AgreesWithDoublePrecision) {
+TEST_F(GatedDelta, AgreesWithDoublePrecision) {
   for (const auto& sizes : kSizes) {
     for (bool with_state : {false, true}) {
       auto in = make_inputs(sizes, with_state);
@@ -112,7 +114,7 @@ TEST(GatedDelta, AgreesWithDoublePrecision) {
   }
 }
 
-TEST(GatedDelta, AgreesWithMlxOwnOp) {
+TEST_F(GatedDelta, AgreesWithMlxOwnOp) {
   auto in = make_inputs({2, 6, 2, 4, 32, 16});
   auto theirs = mx::fast::gated_delta_update(
       in.queries,
@@ -126,7 +128,7 @@ TEST(GatedDelta, AgreesWithMlxOwnOp) {
   EXPECT_LT(relative_error(ours.state, theirs[1]), 2e-6);
 }
 
-TEST(GatedDelta, MaskedTokensLeaveTheStateAlone) {
+TEST_F(GatedDelta, MaskedTokensLeaveTheStateAlone) {
   for (const auto& sizes : {kSizes[1], kSizes[3]}) {
     auto in = make_inputs(sizes);
     // Padding on the left of one sequence and on the right of the other.
@@ -150,7 +152,7 @@ TEST(GatedDelta, MaskedTokensLeaveTheStateAlone) {
 
 // One sequence in pieces of any length, alone and on any number of threads,
 // against the batch in one call.
-TEST(GatedDelta, ARowHasTheSameBitsInEveryCompany) {
+TEST_F(GatedDelta, ARowHasTheSameBitsInEveryCompany) {
   for (const auto& sizes : {kSizes[1], kSizes[3]}) {
     auto in = make_inputs(sizes);
     for (InstructionSet set : available_instruction_sets()) {
@@ -181,7 +183,7 @@ TEST(GatedDelta, ARowHasTheSameBitsInEveryCompany) {
 }
 
 // A state that others hold is copied, one that nobody holds is written over.
-TEST(GatedDelta, AStateThatIsKeptStays) {
+TEST_F(GatedDelta, AStateThatIsKeptStays) {
   auto in = make_inputs({1, 2, 1, 2, 16, 64});
   mx::array kept = mx::contiguous(*in.state);
   mx::eval(kept);
@@ -195,7 +197,7 @@ TEST(GatedDelta, AStateThatIsKeptStays) {
   EXPECT_TRUE(same_bits(first.state, second.state));
 }
 
-TEST(GatedDelta, GradientsAreRight) {
+TEST_F(GatedDelta, GradientsAreRight) {
   auto in = make_inputs({1, 3, 1, 2, 5, 4});
   Selection portable = select_best();
   portable.instruction_set = InstructionSet::portable;
@@ -212,7 +214,7 @@ TEST(GatedDelta, GradientsAreRight) {
   }
 }
 
-TEST(GatedDelta, HalfPrecisionRunsThePlainOperations) {
+TEST_F(GatedDelta, HalfPrecisionRunsThePlainOperations) {
   auto in = make_inputs(kSizes[1]);
   for (auto* a : {&in.queries, &in.keys, &in.values, &in.betas}) {
     *a = mx::astype(*a, mx::bfloat16);
@@ -224,7 +226,7 @@ TEST(GatedDelta, HalfPrecisionRunsThePlainOperations) {
   EXPECT_TRUE(same_bits(best.out, plain.out));
 }
 
-TEST(GatedDelta, DecaysAreThoseOfTheFormula) {
+TEST_F(GatedDelta, DecaysAreThoseOfTheFormula) {
   mx::array a = normal({2, 3, 4}, 1);
   mx::array a_log = normal({4}, 2);
   mx::array bias = normal({4}, 3);
@@ -237,7 +239,7 @@ TEST(GatedDelta, DecaysAreThoseOfTheFormula) {
   EXPECT_LT(distance(gated_delta_decays(a, a_log, bias), expected), 1e-6);
 }
 
-TEST(GatedDelta, ShapesThatDoNotFitAreRefused) {
+TEST_F(GatedDelta, ShapesThatDoNotFitAreRefused) {
   auto good = make_inputs(kSizes[1]);
   auto expect_refused = [&](auto change) {
     auto in = good;

@@ -4,12 +4,23 @@
 #include <memory>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "mlxx/kernels/stateful_primitive.h"
 #include "tests/kernels/relative_error.h"
 
 // What recurrent ops are compared with: the numbers of an array as doubles, and
 // the kernels of every instruction set.
 namespace mlxx::kernels {
+
+// As the program computes on a CPU by default: each fused function would run
+// the C++ compiler first.
+class RecurrentOp : public testing::Test {
+ protected:
+  void SetUp() override {
+    mx::set_compile_mode(mx::CompileMode::no_fuse);
+  }
+};
 
 inline std::vector<double> numbers(const mx::array& a) {
   mx::array flat = mx::contiguous(mx::astype(a, mx::float32));

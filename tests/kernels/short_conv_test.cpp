@@ -9,6 +9,8 @@
 namespace mlxx::kernels {
 namespace {
 
+class ShortConv : public RecurrentOp {};
+
 struct Sizes {
   int B, L, C, W;
   bool bias;
@@ -83,7 +85,7 @@ Reference reference(
   return r;
 }
 
-TEST(ShortConv, AgreesWithDoublePrecision) {
+TEST_F(ShortConv, AgreesWithDoublePrecision) {
   for (const auto& sizes : kSizes) {
     for (bool with_state : {false, true}) {
       auto in = make_inputs(sizes, with_state);
@@ -102,7 +104,7 @@ TEST(ShortConv, AgreesWithDoublePrecision) {
   }
 }
 
-TEST(ShortConv, PaddingStaysOutOfTheState) {
+TEST_F(ShortConv, PaddingStaysOutOfTheState) {
   for (const std::vector<int>& lengths :
        std::vector<std::vector<int>>{{3, 5}, {0, 1}, {-2, 9}}) {
     auto in = make_inputs(kSizes[1]);
@@ -118,7 +120,7 @@ TEST(ShortConv, PaddingStaysOutOfTheState) {
   }
 }
 
-TEST(ShortConv, ARowHasTheSameBitsInEveryCompany) {
+TEST_F(ShortConv, ARowHasTheSameBitsInEveryCompany) {
   for (const auto& sizes : {kSizes[1], kSizes[2]}) {
     auto in = make_inputs(sizes);
     for (InstructionSet set : available_instruction_sets()) {
@@ -139,7 +141,7 @@ TEST(ShortConv, ARowHasTheSameBitsInEveryCompany) {
   }
 }
 
-TEST(ShortConv, GradientsAreRight) {
+TEST_F(ShortConv, GradientsAreRight) {
   for (bool silu : {false, true}) {
     auto in = make_inputs({2, 3, 5, 3, true, silu});
     for (const auto& selection : {Selection{}, select_best()}) {
@@ -154,7 +156,7 @@ TEST(ShortConv, GradientsAreRight) {
   }
 }
 
-TEST(ShortConv, ShapesThatDoNotFitAreRefused) {
+TEST_F(ShortConv, ShapesThatDoNotFitAreRefused) {
   auto good = make_inputs(kSizes[1]);
   auto expect_refused = [&](auto change) {
     auto in = good;

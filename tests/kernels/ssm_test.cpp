@@ -9,6 +9,8 @@
 namespace mlxx::kernels {
 namespace {
 
+class SsmScan : public RecurrentOp {};
+
 struct Sizes {
   int B, L, H, G, Dh, N;
 };
@@ -82,7 +84,7 @@ Reference reference(const SsmInputs& in) {
   return r;
 }
 
-TEST(SsmScan, AgreesWithDoublePrecision) {
+TEST_F(SsmScan, AgreesWithDoublePrecision) {
   for (const auto& sizes : kSizes) {
     for (bool with_state : {false, true}) {
       auto in = make_inputs(sizes, with_state);
@@ -104,7 +106,7 @@ TEST(SsmScan, AgreesWithDoublePrecision) {
 }
 
 // Padding on the left of one sequence, and on the right of the other.
-TEST(SsmScan, MaskedTokensLeaveTheStateAlone) {
+TEST_F(SsmScan, MaskedTokensLeaveTheStateAlone) {
   auto in = make_inputs(kSizes[1]);
   mx::array at = mx::arange(6);
   auto check = [&](const SsmInputs& given) {
@@ -130,7 +132,7 @@ TEST(SsmScan, MaskedTokensLeaveTheStateAlone) {
   check(in);
 }
 
-TEST(SsmScan, ARowHasTheSameBitsInEveryCompany) {
+TEST_F(SsmScan, ARowHasTheSameBitsInEveryCompany) {
   auto in = make_inputs(kSizes[1]);
   for (InstructionSet set : available_instruction_sets()) {
     Selection many{false, set, std::make_shared<ThreadPool>(3)};
@@ -154,7 +156,7 @@ TEST(SsmScan, ARowHasTheSameBitsInEveryCompany) {
   }
 }
 
-TEST(SsmScan, GradientsAreRight) {
+TEST_F(SsmScan, GradientsAreRight) {
   auto in = make_inputs({1, 3, 2, 1, 4, 3});
   for (const auto& selection : {Selection{}, select_best()}) {
     auto function = [&](const std::vector<mx::array>& x) {
@@ -180,7 +182,7 @@ TEST(SsmScan, GradientsAreRight) {
   }
 }
 
-TEST(SsmScan, ShapesThatDoNotFitAreRefused) {
+TEST_F(SsmScan, ShapesThatDoNotFitAreRefused) {
   auto good = make_inputs(kSizes[1]);
   auto expect_refused = [&](auto change) {
     auto in = good;
