@@ -85,8 +85,11 @@ cache::CacheList DecoderModel::make_cache(const CacheOptions& options) const {
     return fused_->make_cache();
   }
   cache::CacheList caches;
-  for (const auto& layer : layers_) {
-    caches.push_back(make_layer_cache(layer->state(), options));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    bool is_fused = !plain && fused_layers_ && fused_layers_->covers(i);
+    caches.push_back(
+        is_fused ? fused_layers_->make_cache()
+                 : make_layer_cache(layers_[i]->state(), options));
   }
   return caches;
 }
@@ -94,7 +97,7 @@ cache::CacheList DecoderModel::make_cache(const CacheOptions& options) const {
 mx::array DecoderModel::forward(
     const mx::array& tokens,
     cache::CacheList& cache) const {
-  if (FusedDecoder::made(cache)) {
+  if (fused_ && FusedDecoder::made(cache)) {
     return (*fused_)(tokens, cache, kernels::LogitRows::all);
   }
   return head(norm_(trunk(tokens, cache)));
@@ -103,7 +106,7 @@ mx::array DecoderModel::forward(
 mx::array DecoderModel::forward_last(
     const mx::array& tokens,
     cache::CacheList& cache) const {
-  if (FusedDecoder::made(cache)) {
+  if (fused_ && FusedDecoder::made(cache)) {
     return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
   }
   mx::array h = trunk(tokens, cache);
@@ -131,15 +134,14 @@ void DecoderModel::use(const kernels::Selection& selection) {
     layer->use(selection);
   }
   norm_.use(selection);
-  std::vector<nn::TransformerBlock*> blocks;
+  std::vector<nn::TransformerBlock*> blocks;  // null: another kind of layer
   for (auto& layer : layers_) {
-    auto* block = dynamic_cast<nn::TransformerBlock*>(layer.get());
-    if (block && block->has_mlp()) {
-      blocks.push_back(block);
-    }
+    blocks.push_back(dynamic_cast<nn::TransformerBlock*>(layer.get()));
   }
-  std::string why = "not every layer is a plain transformer block";
-  if (blocks.size() == layers_.size()) {
+  fused_.reset();
+  fused_layers_.reset();
+  std::string why = "not every layer is a transformer block";
+  if (std::ranges::find(blocks, nullptr) == blocks.end()) {
     fused_ = FusedDecoder::make(
         {spec_,
          embed_tokens_,
@@ -152,6 +154,10 @@ void DecoderModel::use(const kernels::Selection& selection) {
   }
   if (!fused_) {
     log_debug("{}: operations layer by layer, since {}", spec_.model_type, why);
+    fused_layers_ = FusedLayers::make(blocks, selection, why);
+    if (!fused_layers_) {
+      log_debug("{}: no layer as one, since {}", spec_.model_type, why);
+    }
   }
 }
 
@@ -195,6 +201,10 @@ mx::array DecoderModel::trunk(const mx::array& tokens, cache::CacheList& cache)
   mx::array h = embed(tokens, cache);
   Masks masks;
   for (size_t i = 0; i < layers_.size(); ++i) {
+    if (fused_layers_ && FusedLayers::made(*cache[i])) {
+      h = (*fused_layers_)(static_cast<int>(i), h, *cache[i]);
+      continue;
+    }
     const auto& mask = masks.of(layers_[i]->state(), *cache[i], h.shape(1));
     h = (*layers_[i])(h, mask, *cache[i]);
   }

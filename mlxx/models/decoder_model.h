@@ -6,6 +6,7 @@
 #include "mlxx/models/decoder_config.h"
 #include "mlxx/models/decoder_spec.h"
 #include "mlxx/models/fused_decoder.h"
+#include "mlxx/models/fused_layers.h"
 #include "mlxx/models/model.h"
 #include "mlxx/nn/embedding.h"
 
@@ -33,7 +34,6 @@ class DecoderModel : public Model {
   void use(const kernels::Selection& selection) override;
   bool skips(const std::string& tensor) const override;
 
- protected:
   const DecoderSpec& spec() const {
     return spec_;
   }
@@ -51,6 +51,7 @@ class DecoderModel : public Model {
   nn::Norm norm_;
   std::optional<nn::Linear> lm_head_;
   std::optional<FusedDecoder> fused_;
+  std::optional<FusedLayers> fused_layers_;  // where fused_ is absent
 };
 
 // ModelInfo::make of a family whose spec says all.

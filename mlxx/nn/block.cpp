@@ -76,7 +76,10 @@ mx::array TransformerBlock::operator()(
         ? mx::add(mx::add(attended, feed_forward(n)), x)
         : mx::add(mx::add(x, attended), feed_forward(n));
   }
-  mx::array h = add(x, attended);
+  return add_network(add(x, attended));
+}
+
+mx::array TransformerBlock::add_network(const mx::array& h) const {
   return add(h, normed(after_mlp_, feed_forward(normed(before_mlp_, h))));
 }
 

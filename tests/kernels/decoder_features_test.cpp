@@ -296,6 +296,17 @@ TEST(DecoderFeatures, NetworksOfEveryKind) {
   }
 }
 
+TEST(DecoderFeatures, AttentionAlone) {
+  expect_covered([](RandomDecoder& d) {
+    auto& layer = d.weights.layers[0];
+    layer.gate = {};
+    layer.up = {};
+    layer.down = {};
+    layer.before_mlp = {};
+    layer.parallel = true;
+  });
+}
+
 TEST(DecoderFeatures, SoftcapsAndSinks) {
   expect_covered([](RandomDecoder& d) {
     each_layer(d, [&](auto& layer) { layer.attention_scale = 1; });

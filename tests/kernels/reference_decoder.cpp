@@ -210,10 +210,12 @@ ReferenceDecoder::Rows ReferenceDecoder::layer(int index, const Rows& x) {
   for (size_t t = 0; t < x.size(); ++t) {
     Row branch = normed(w.after_attention, multiply(w.o, attended[t]));
     add(out[t], branch, w.residual_multiplier);
-    const Row& read = w.parallel ? x[t] : out[t];
-    add(out[t],
-        feed_forward(w, normed(w.before_mlp, read)),
-        w.residual_multiplier);
+    if (w.up.matrix) {
+      const Row& read = w.parallel ? x[t] : out[t];
+      add(out[t],
+          feed_forward(w, normed(w.before_mlp, read)),
+          w.residual_multiplier);
+    }
   }
   return out;
 }

@@ -115,7 +115,7 @@ inline kernels::Selection selection(bool fallback) {
 }
 
 // Random weights for every parameter that the config asks for, from a fixed
-// key: small matrices, norms near one. Quantized where `q` is given.
+// key: small matrices, norms near one. Quantized where `q` is given and fits.
 inline FakeCheckpoint random_checkpoint(
     const Json& config,
     const std::optional<hub::Quantization>& q = std::nullopt,
@@ -137,7 +137,7 @@ inline FakeCheckpoint random_checkpoint(
       value = mx::add(value, mx::array(1.0f));
     }
     value = mx::astype(value, dtype);
-    if (q && is_matrix) {
+    if (q && is_matrix && value.shape().back() % q->group_size == 0) {
       checkpoint.add_quantized(name, value, *q);
     } else {
       checkpoint.add(name, value);

@@ -258,7 +258,8 @@ void DecoderProgram::plan_layer(int index) {
       Part::attention,
       index,
       w.q.matrix->panels() + w.k.matrix->panels() + w.v.matrix->panels());
-  if (w.parallel) {  // before attention adds to what the network reads
+  bool parallel = w.parallel && w.has_network();
+  if (parallel) {  // before attention adds to what the network reads
     add_products(Part::mlp, index, w.up.matrix->panels());
   }
   if (!places_itself(index)) {
@@ -271,7 +272,10 @@ void DecoderProgram::plan_layer(int index) {
                  : n * per_row * splits_);
   add_products(Part::output, index, w.o.matrix->panels());
   add_join(Part::output, index);
-  if (!w.parallel) {
+  if (!w.has_network()) {
+    return;
+  }
+  if (!parallel) {
     add_products(Part::mlp, index, w.up.matrix->panels());
   }
   add_products(Part::down, index, w.down.matrix->panels());

@@ -84,7 +84,7 @@ class DecoderProgram {
     return weights_->heads / weights_->kv_heads;
   }
   int64_t inner_size(int index) const {
-    return layer(index).down.matrix->in();
+    return layer(index).has_network() ? layer(index).down.matrix->in() : 0;
   }
   // Angles per row, of all tables.
   int64_t angles() const {

@@ -88,14 +88,16 @@ std::string problem_of(
   check.head_norm("the norm of keys", layer.k_norm, weights.kv_heads, size);
   check.vector("sinks", layer.sinks, weights.heads, true);
   check.norm("the norm after attention", layer.after_attention, hidden);
-  check.norm("the norm before the network", layer.before_mlp, hidden);
-  int64_t inner = layer.down.matrix ? layer.down.matrix->in() : 0;
-  if (layer.gate.matrix) {
-    check.matrix("gate", layer.gate, inner, hidden);
+  if (layer.has_network()) {
+    check.norm("the norm before the network", layer.before_mlp, hidden);
+    int64_t inner = layer.down.matrix ? layer.down.matrix->in() : 0;
+    if (layer.gate.matrix) {
+      check.matrix("gate", layer.gate, inner, hidden);
+    }
+    check.matrix("up", layer.up, inner, hidden);
+    check.matrix("down", layer.down, hidden, inner);
+    check.norm("the norm after the network", layer.after_mlp, hidden);
   }
-  check.matrix("up", layer.up, inner, hidden);
-  check.matrix("down", layer.down, hidden, inner);
-  check.norm("the norm after the network", layer.after_mlp, hidden);
   int tables = static_cast<int>(weights.rotations.size());
   if (layer.rotation >= tables) {
     check.report(fmt::format("rotation {} of {}", layer.rotation, tables));

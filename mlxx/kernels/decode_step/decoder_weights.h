@@ -45,6 +45,8 @@ struct RotationTable {
   std::vector<double> per_position;  // [dims / 2], dims at most D
   double scale = 1;                  // multiplies what is rotated
   bool pairs = false;                // (2i, 2i + 1), not (i, dims / 2 + i)
+
+  bool operator==(const RotationTable&) const = default;
 };
 
 // Queries at position p are multiplied by 1 + beta * log(1 + floor(p /
@@ -73,6 +75,7 @@ struct DecoderLayerWeights {
   int window = 0;            // tokens a query sees, itself included; 0: all
   NormWeights after_attention;
 
+  // Without any of these matrices the layer ends with its attention.
   NormWeights before_mlp;
   bool parallel = false;
   PanelLinear gate;  // [I, E]; no matrix: down(act(up))
@@ -81,6 +84,10 @@ struct DecoderLayerWeights {
   Activation activation = Activation::silu;
   NormWeights after_mlp;
   float residual_multiplier = 1;  // m
+
+  bool has_network() const {
+    return gate.matrix || up.matrix || down.matrix;
+  }
 };
 
 // Layers whose heads have one shape, and what is around them if they are a
