@@ -47,12 +47,6 @@ class RewrittenCheckpoint : public Checkpoint {
   const TextFiles& text_beside_tokenizer() const override {
     return source_.text_beside_tokenizer();
   }
-  std::string tokenizer_digest() const override {
-    return source_.tokenizer_digest();
-  }
-  const TextFiles& text_beside_tokenizer() const override {
-    return source_.text_beside_tokenizer();
-  }
   const std::vector<TensorInfo>& tensors() const override {
     return infos_;
   }
