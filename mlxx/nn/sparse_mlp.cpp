@@ -41,8 +41,7 @@ mx::array SparseMlp::mixture(const mx::array& x) const {
     input.correction = correction_->value();
   }
   Routing routing = spec_.route(input);
-  mx::array y = experts_(x, routing.experts);
-  return mx::astype(combine_experts(y, routing.weights), y.dtype());
+  return experts_.mixture(x, routing.experts, routing.weights);
 }
 
 mx::array SparseMlp::operator()(const mx::array& x) const {

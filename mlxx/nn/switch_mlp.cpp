@@ -1,6 +1,7 @@
 #include "mlxx/nn/switch_mlp.h"
 
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/expert_mlp/expert_mlp.h"
 #include "mlxx/kernels/swiglu/swiglu.h"
 
 namespace mlxx::nn {
@@ -18,6 +19,25 @@ std::vector<mx::array> plain_clamped_gated(
   return {mx::multiply(
       mx::add(up, scalar(1.0f)),
       mx::multiply(gate, mx::sigmoid(mx::multiply(scalar(kAlpha), gate))))};
+}
+
+// What a kernel for the whole mixture calls it; nothing for another function.
+std::optional<kernels::ExpertActivation> known_activation(
+    const SwitchMlpOptions& options) {
+  using Function = mx::array (*)(
+      const mx::array&,
+      const mx::array&,
+      const kernels::Selection&);
+  const auto* function = options.activation.target<Function>();
+  if (options.ungated || !function) {
+    return std::nullopt;
+  }
+  if (*function == silu_gated) {
+    return kernels::ExpertActivation::silu;
+  }
+  return *function == clamped_gated
+      ? std::optional(kernels::ExpertActivation::clamped)
+      : std::nullopt;
 }
 
 // Tokens in the order of their experts.
@@ -137,6 +157,33 @@ mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
   mx::array y = products(sorted.x, sorted.experts, true);
   y = mx::unflatten(mx::take(y, sorted.inverse, 0), 0, chosen.shape());
   return mx::squeeze(y, -2);
+}
+
+mx::array SwitchMlp::mixture(
+    const mx::array& x,
+    const mx::array& experts,
+    const mx::array& weights) const {
+  auto activation = known_activation(options_);
+  if (activation) {
+    kernels::ExpertMlpWeights stacks{
+        &gate_proj_->weight(),
+        &up_proj_.weight(),
+        &down_proj_.weight(),
+        gate_proj_->bias(),
+        up_proj_.bias(),
+        down_proj_.bias()};
+    if (kernels::expert_mlp_covers(stacks, selection_)) {
+      return kernels::expert_mlp(
+          x,
+          experts,
+          weights,
+          stacks,
+          *activation,
+          selection_);
+    }
+  }
+  mx::array y = (*this)(x, experts);
+  return mx::astype(combine_experts(y, weights), y.dtype());
 }
 
 void SwitchMlp::visit(

@@ -25,6 +25,13 @@ class SwitchLinear {
   // weight, and bias if there is one.
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
+  const Parameter& weight() const {
+    return weight_;
+  }
+  // Null if there is none.
+  const Parameter* bias() const {
+    return bias_ ? &*bias_ : nullptr;
+  }
   // Whether the product groups rows by expert itself.
   bool groups_rows() const {
     return weight_.packed() != nullptr;
@@ -83,6 +90,12 @@ class SwitchMlp {
   // x [..., hidden], experts [..., k] of any integer dtype -> [..., k, hidden].
   // No gradient flows into the choice of experts.
   mx::array operator()(const mx::array& x, const mx::array& experts) const;
+  // The same added up with weights [..., k], in x's dtype: [..., hidden].
+  // Packed stacks do it in one operation where a kernel has the activation.
+  mx::array mixture(
+      const mx::array& x,
+      const mx::array& experts,
+      const mx::array& weights) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
  private:

@@ -196,6 +196,30 @@ TEST(SwitchMlp, GradientsAgreeInEveryForm) {
       1e-3);
 }
 
+TEST(SwitchMlp, AMixtureIsTheWeightedSum) {
+  mx::array ids = choices({1, 40, 2}, 2);
+  mx::array x = normal({1, 40, kHidden}, 1);
+  mx::array w = normal({1, 40, 2}, 3);
+  for (Resident form :
+       {Resident::plain, Resident::packed, Resident::packed_quantized}) {
+    for (bool bias : {false, true}) {
+      SwitchMlp mlp(options_of(bias));
+      fill(mlp, form);
+      EXPECT_LT(
+          relative_error(
+              mlp.mixture(x, ids, w),
+              combine_experts(mlp(x, ids), w)),
+          1e-4)
+          << static_cast<int>(form) << bias;
+    }
+  }
+  SwitchMlp mlp(options_of(false));
+  fill(mlp, Resident::packed);
+  EXPECT_EQ(
+      mlp.mixture(mx::astype(x, mx::bfloat16), ids, w).dtype(),
+      mx::bfloat16);
+}
+
 TEST(CombineExperts, IsTheWeightedSum) {
   mx::array y = normal({2, 3, 4, 8}, 1);
   mx::array w = normal({2, 3, 4}, 2);

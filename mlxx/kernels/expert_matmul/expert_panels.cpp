@@ -38,6 +38,7 @@ RowGroups::RowGroups(std::span<const int32_t> experts, int count) {
   int64_t routed = 0;
   for (int e = 0; e < count; ++e) {
     next[e] = routed;
+    most_ = std::max(most_, counts[e]);
     if (counts[e] > 0) {
       groups_.push_back({e, routed, counts[e]});
     }
@@ -52,6 +53,60 @@ RowGroups::RowGroups(std::span<const int32_t> experts, int count) {
       unrouted_.push_back(index);
     }
   }
+}
+
+void for_panels_of_thread(
+    const RowGroups& rows,
+    int64_t panels_per_expert,
+    const ThreadPool& threads,
+    int thread,
+    const std::function<
+        void(const RowGroups::Group& group, int64_t first, int64_t last)>&
+        work) {
+  int64_t total = 0;
+  for (const auto& group : rows.groups()) {
+    total += panels_per_expert * (kPanelRows + group.count);
+  }
+  auto range = threads.split(total, thread);
+  auto from = static_cast<int64_t>(range.begin);
+  auto to = static_cast<int64_t>(range.end);
+  int64_t start = 0;
+  for (const auto& group : rows.groups()) {
+    int64_t cost = kPanelRows + group.count;
+    // The first panel that begins at `at` or later.
+    auto first_from = [&](int64_t at) {
+      int64_t panel = at <= start ? 0 : (at - start + cost - 1) / cost;
+      return std::min(panel, panels_per_expert);
+    };
+    int64_t first = first_from(from);
+    int64_t last = first_from(to);
+    if (first < last) {
+      work(group, first, last);
+    }
+    start += panels_per_expert * cost;
+  }
+}
+
+void prepare_rows(
+    PreparedRows& prepared,
+    const RowGroups& rows,
+    ThreadPool& threads,
+    const std::function<const float*(int64_t index)>& row) {
+  size_t count = rows.order().size();
+  auto prepare = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      auto index = static_cast<int64_t>(i);
+      prepared.prepare(index, row(index));
+    }
+  };
+  if (count < kFewRows) {
+    prepare(0, count);
+    return;
+  }
+  threads.run([&](int thread) {
+    auto range = threads.split(count, thread);
+    prepare(range.begin, range.end);
+  });
 }
 
 ActivationRows
@@ -108,67 +163,35 @@ void ExpertPanels::multiply(
   }
   PreparedRows prepared(kernels_);
   prepared.start(static_cast<int64_t>(order.size()), in(), needs);
-  auto prepare = [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      prepared.prepare(static_cast<int64_t>(i), x + sources[order[i]] * in());
-    }
-  };
-  if (order.size() < kFewRows) {
-    prepare(0, order.size());
-  } else {
-    threads_->run([&](int thread) {
-      auto range = threads_->split(order.size(), thread);
-      prepare(range.begin, range.end);
-    });
-  }
+  prepare_rows(prepared, rows, *threads_, [&](int64_t index) {
+    return x + sources[order[index]] * in();
+  });
   threads_->run(
       [&](int thread) { multiply_groups(rows, prepared, thread, y); });
 }
 
-// Each thread takes the panels of a stretch of groups, of about equal cost.
 void ExpertPanels::multiply_groups(
     const RowGroups& rows,
     const PreparedRows& prepared,
     int thread,
     float* y) const {
-  int64_t panels = experts_[0]->panels();
-  int64_t total = 0;
-  int64_t most = 0;
-  for (const auto& group : rows.groups()) {
-    total += panels * (kPanelRows + group.count);
-    most = std::max(most, group.count);
-  }
-  auto range = threads_->split(total, thread);
-  auto from = static_cast<int64_t>(range.begin);
-  auto to = static_cast<int64_t>(range.end);
   PanelScratch scratch;
-  std::vector<float> tile(most * kLanes);
-  int64_t start = 0;
-  for (const auto& group : rows.groups()) {
-    int64_t cost = kPanelRows + group.count;
-    // The panels that begin within [from, to).
-    auto first_at = [&](int64_t at) {
-      return std::clamp<int64_t>((at - start + cost - 1) / cost, 0, panels);
-    };
-    int64_t begin = from <= start ? 0 : first_at(from);
-    int64_t end = to <= start ? 0 : first_at(to);
-    start += panels * cost;
-    if (begin >= end) {
-      continue;
-    }
+  std::vector<float> tile(rows.most() * kLanes);
+  auto work = [&](const RowGroups::Group& group, int64_t first, int64_t last) {
     const PanelMatrix& matrix = expert(group.expert);
     ActivationRows activations =
         rows_of(prepared.view(matrix.layout()), group.first, group.count);
-    for (int64_t p = begin; p < end; ++p) {
+    for (int64_t p = first; p < last; ++p) {
       matrix.multiply_panel(p, activations, scratch, tile.data());
-      int64_t first = p * kLanes;
-      int64_t lanes = std::min<int64_t>(kLanes, out() - first);
+      int64_t lane = p * kLanes;
+      int64_t lanes = std::min<int64_t>(kLanes, out() - lane);
       for (int64_t i = 0; i < group.count; ++i) {
         int64_t row = rows.order()[group.first + i];
-        std::copy_n(tile.data() + i * kLanes, lanes, y + row * out() + first);
+        std::copy_n(tile.data() + i * kLanes, lanes, y + row * out() + lane);
       }
     }
-  }
+  };
+  for_panels_of_thread(rows, experts_[0]->panels(), *threads_, thread, work);
 }
 
 mx::array PackedExperts::matmul(const mx::array&) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,12 +32,36 @@ class RowGroups {
   const std::vector<int64_t>& unrouted() const {
     return unrouted_;
   }
+  // Rows of the largest group.
+  int64_t most() const {
+    return most_;
+  }
 
  private:
   std::vector<Group> groups_;
   std::vector<int64_t> order_;
   std::vector<int64_t> unrouted_;
+  int64_t most_ = 0;
 };
+
+// Calls work(group, first, last) for the panels [first, last) of each group
+// that are this thread's: of all threads' about equal cost, each a stretch of
+// groups.
+void for_panels_of_thread(
+    const RowGroups& rows,
+    int64_t panels_per_expert,
+    const ThreadPool& threads,
+    int thread,
+    const std::function<
+        void(const RowGroups::Group& group, int64_t first, int64_t last)>&
+        work);
+
+// Prepares row i of the groups' order, which is row(i), for all of them.
+void prepare_rows(
+    PreparedRows& prepared,
+    const RowGroups& rows,
+    ThreadPool& threads,
+    const std::function<const float*(int64_t index)>& row);
 
 // Rows [first, first + count) of prepared activations.
 ActivationRows rows_of(const ActivationRows& all, int64_t first, int64_t count);
