@@ -23,6 +23,12 @@ DecoderConfig::DecoderConfig(const hub::Checkpoint& checkpoint)
 DecoderConfig::DecoderConfig(const hub::Checkpoint& checkpoint, JsonView view)
     : checkpoint_(checkpoint), view_(std::move(view)) {}
 
+bool DecoderConfig::has_tensor(std::string_view name) const {
+  return std::ranges::any_of(checkpoint_.tensors(), [&](const auto& tensor) {
+    return tensor.name == name;
+  });
+}
+
 int DecoderConfig::size(std::string_view key) const {
   return static_cast<int>(view_.integer(key, 1, kLargestSize));
 }

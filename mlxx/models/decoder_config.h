@@ -39,6 +39,8 @@ class DecoderConfig {
     return checkpoint_;
   }
 
+  bool has_tensor(std::string_view name) const;
+
   // A count or width: from 1 to 2^24.
   int size(std::string_view key) const;
   int size_or(std::string_view key, int fallback) const;

@@ -54,6 +54,8 @@ std::shared_ptr<const nn::Rope> global_rope(
 
 DecoderSpec read_spec(const DecoderConfig& config) {
   DecoderSpec spec = config.decoder();
+  // As the reference: a head that is there is used.
+  spec.tied = !config.has_tensor(spec.head + ".weight");
   spec.embedding_multiplier =
       static_cast<float>(std::sqrt(double{1} * spec.hidden_size));
   spec.multiplier_rounding = MultiplierRounding::bfloat16;

@@ -109,7 +109,10 @@ Config read_config(const DecoderConfig& source) {
   DecoderSpec& decoder = config.decoder;
   decoder.embedding_multiplier =
       static_cast<float>(std::sqrt(double{1} * decoder.hidden_size));
-  decoder.final_softcap = source.number_or("final_logit_softcapping", 30);
+  // An explicit null means none.
+  constexpr auto kCap = "final_logit_softcapping";
+  decoder.final_softcap =
+      source.number_or(kCap, view.json().contains(kCap) ? 0 : 30);
   auto layers = static_cast<int>(decoder.layers.size());
   auto sliding = read_sliding(source, layers);
   auto shared =
@@ -124,7 +127,7 @@ Config read_config(const DecoderConfig& source) {
   nn::LayerSpec local = decoder.layers.front();
   local.activation = kernels::Activation::gelu_tanh;
   nn::LayerSpec full = local;
-  full.head_size = source.size_or("global_head_dim", local.head_size);
+  full.head_size = source.size_or("global_head_dim", 512);
   bool values_are_keys = source.flag_or("attention_k_eq_v", false);
   if (values_are_keys && view.has("num_global_key_value_heads")) {
     full.kv_heads = source.size("num_global_key_value_heads");

@@ -1,6 +1,8 @@
 // Phi-3 and Phi-4: Llama's blocks with one matrix for queries, keys and values
 // and one for gate and up. Always with the long factors of a longrope.
 // Reference: mlx-lm 0.32.2, models/phi3.py.
+#include <nlohmann/json.hpp>
+
 #include "mlxx/models/decoder_config.h"
 #include "mlxx/models/decoder_model.h"
 #include "mlxx/models/fused_tensors.h"
@@ -12,19 +14,32 @@ extern const ModelInfo kInfo;
 
 namespace {
 
+// Types that the reference does not know rotate plainly there; here they are
+// refused by name.
 std::shared_ptr<const nn::Rope> read_rope(
     const DecoderConfig& config,
     int head_size) {
   const JsonView& view = config.view();
-  int dims = config.rotated(head_size);
-  double base = config.rope_base(10000);
-  if (!view.has("rope_scaling")) {
-    return config.plain_rope(
-        dims,
-        base,
-        config.flag_or("rope_traditional", false));
+  nn::RopeOptions options;
+  options.dims = config.rotated(head_size);
+  options.base = config.rope_base(10000);
+  options.traditional = config.flag_or("rope_traditional", false);
+  options.max_position_embeddings =
+      config.size_or("max_position_embeddings", 131072);
+  constexpr auto kScaling = "rope_scaling";
+  if (!view.has(kScaling)) {
+    return nn::make_rope(options, std::nullopt);
   }
-  return config.rope(dims);
+  Json scaling = view.object(kScaling).json();
+  std::string type = scaling.value("rope_type", scaling.value("type", ""));
+  scaling["rope_type"] = type == "su" ? "longrope" : type;
+  scaling.erase("type");
+  // Published files have it beside the factors.
+  constexpr auto kOriginal = "original_max_position_embeddings";
+  if (!scaling.contains(kOriginal)) {
+    scaling[kOriginal] = config.size_or(kOriginal, 4096);
+  }
+  return nn::make_rope(options, JsonView(scaling, view.place()));
 }
 
 DecoderSpec read_spec(const DecoderConfig& config) {

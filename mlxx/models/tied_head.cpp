@@ -1,16 +1,8 @@
-#include <algorithm>
-
 #include "mlxx/base/log.h"
 #include "mlxx/models/decoder_config.h"
 
 namespace mlxx::models {
 namespace {
-
-bool has_tensor(const hub::Checkpoint& checkpoint, std::string_view name) {
-  return std::ranges::any_of(checkpoint.tensors(), [&](const auto& t) {
-    return t.name == name;
-  });
-}
 
 bool same_weights(const hub::Weight& a, const hub::Weight& b) {
   auto equal = [](const std::optional<mx::array>& x,
@@ -30,7 +22,7 @@ bool read_tied(const DecoderConfig& config, const DecoderSpec& spec) {
   constexpr auto kKey = "tie_word_embeddings";
   std::string head = spec.head + ".weight";
   std::string embedding = spec.embedding + ".weight";
-  bool has_head = has_tensor(checkpoint, head);
+  bool has_head = config.has_tensor(head);
   bool tied = view.boolean_or(kKey, !has_head);
   if (view.has("text_config")) {
     tied = view.object("text_config").boolean_or(kKey, tied);
@@ -42,7 +34,7 @@ bool read_tied(const DecoderConfig& config, const DecoderSpec& spec) {
         head);
     return true;
   }
-  if (tied && has_head && has_tensor(checkpoint, embedding) &&
+  if (tied && has_head && config.has_tensor(embedding) &&
       !same_weights(
           checkpoint.load(head, {}),
           checkpoint.load(embedding, {}))) {

@@ -326,6 +326,10 @@ std::shared_ptr<const Rope> make_rope(
   if (type == "default") {
     return std::make_shared<PlainRope>(options, 1.0, "plain");
   }
+  if (type == "mrope") {
+    // Sections turn by time, height and width, which are the same for text.
+    return std::make_shared<PlainRope>(options, 1.0, "mrope");
+  }
   if (type == "linear") {
     return std::make_shared<PlainRope>(
         options,
@@ -354,7 +358,7 @@ std::shared_ptr<const Rope> make_rope(
       ErrorKind::unsupported,
       scaling->place(),
       "rope type '{}' is not known: default, linear, dynamic, llama3, yarn, "
-      "longrope, proportional are",
+      "longrope, proportional, mrope are",
       type);
 }
 

@@ -100,6 +100,22 @@ def vocabulary(config):
     return config.get("vocab_size") or config["text_config"]["vocab_size"]
 
 
+def check_case(binary, folder, case, architecture):
+    config = write_checkpoint(folder, case, architecture)
+    try:
+        return check_checkpoint(
+            binary,
+            folder,
+            vocabulary(config),
+            case.prompt,
+            case.decode,
+            case.bound,
+            case.batch,
+        )
+    except RuntimeError as error:
+        return str(error)
+
+
 def known_architectures(binary):
     printed = subprocess.run(
         [binary, "architectures", "--json"],
@@ -127,15 +143,8 @@ def main():
                 continue
             for name, case in cases.items():
                 folder = Path(scratch) / f"{architecture}-{name}"
-                config = write_checkpoint(folder, case, architecture)
-                problem = check_checkpoint(
-                    options.binary,
-                    folder,
-                    vocabulary(config),
-                    case.prompt,
-                    case.decode,
-                    case.bound,
-                    case.batch,
+                problem = check_case(
+                    options.binary, folder, case, architecture
                 )
                 print(
                     f"{architecture} {name}: {problem or 'equal'}", flush=True

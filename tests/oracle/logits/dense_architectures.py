@@ -176,14 +176,13 @@ GEMMA4 = Case(
         TIED,
         num_hidden_layers=6,
         head_dim=32,
-        global_head_dim=64,
         sliding_window=16,
         num_kv_shared_layers=2,
         hidden_size_per_layer_input=32,
         vocab_size_per_layer_input=160,
         layer_types=["sliding_attention", "full_attention"] * 3,
     ),
-    {},
+    dict(global_head_dim=64),
     "Gemma4TextConfig",
 )
 
@@ -208,7 +207,8 @@ DENSE = {
     "exaone4": usual(EXAONE4)
     | {"global": EXAONE4.variant(sliding_window_pattern=None)},
     "gemma": usual(GEMMA),
-    "gemma2": usual(GEMMA2),
+    # Of a batch mlx-lm's mask is lined up with the key heads, not the rows.
+    "gemma2": without(usual(GEMMA2), "batch"),
     "gemma3_text": usual(GEMMA3) | {"fp16": GEMMA3.variant("float16")},
     "gemma4_text": usual(GEMMA4)
     | {
@@ -246,6 +246,8 @@ DENSE = {
         )
     },
     "gpt2": usual(GPT2)
-    | {"published": replace(GPT2, raw=published_gpt2)},
+    # There mlx-lm multiplies by turned views of the file's matrices, for which
+    # BLAS adds up in another order.
+    | {"published": replace(GPT2, raw=published_gpt2, bound=1e-5)},
     "ministral3": usual(MINISTRAL3),
 }

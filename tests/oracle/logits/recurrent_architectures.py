@@ -18,6 +18,12 @@ def pieces(case):
     return replace(case, prompt=300)
 
 
+def mixture(case):
+    """As usual, but MLX has no products with dense experts in half precision
+    on a CPU."""
+    return {k: v for k, v in usual(case).items() if k != "bf16"}
+
+
 LFM2 = Case(
     dict(
         vocab_size=160,
@@ -201,7 +207,7 @@ RECURRENT = {
         "biases": LFM2.variant(conv_bias=True, conv_L_cache=4),
         "published": published(LFM2, published_recurrent.turned),
     },
-    "lfm2_moe": usual(LFM2_MOE)
+    "lfm2_moe": mixture(LFM2_MOE)
     | {"published": published(LFM2_MOE, published_recurrent.lfm2_moe)},
     "mamba2": usual(MAMBA2)
     | {
@@ -221,13 +227,14 @@ RECURRENT = {
             FALCON, published_recurrent.turned, dtype="bfloat16"
         ),
     },
-    "nemotron_h": usual(NEMOTRON)
+    "nemotron_h": mixture(NEMOTRON)
     | {
+        "bf16": NEMOTRON.variant("bfloat16", hybrid_override_pattern="M-*"),
         "pieces": pieces(NEMOTRON),
-        "latent": NEMOTRON.variant("bfloat16", moe_latent_size=64),
+        "latent": NEMOTRON.variant("bfloat16", (32, 4), moe_latent_size=64),
         "published": published(NEMOTRON, published_recurrent.nemotron_h),
     },
-    "granitemoehybrid": usual(GRANITE)
+    "granitemoehybrid": mixture(GRANITE)
     | {
         "dense": GRANITE.variant(
             "bfloat16", (32, 4), num_local_experts=0, intermediate_size=256
@@ -235,11 +242,9 @@ RECURRENT = {
         "rotated": GRANITE.variant(position_embedding_type="rope"),
         "published": published(GRANITE, published_recurrent.granite),
     },
-    "qwen3_next": usual(QWEN3_NEXT)
+    "qwen3_next": mixture(QWEN3_NEXT)
     | {
-        "published": published(
-            QWEN3_NEXT, published_recurrent.qwen3_next, dtype="bfloat16"
-        )
+        "published": published(QWEN3_NEXT, published_recurrent.qwen3_next)
     },
     "qwen3_5": usual(QWEN3_5)
     | {
@@ -249,7 +254,10 @@ RECURRENT = {
             WITH_EXPERTS, dtype="bfloat16", quantization=(32, 4)
         ),
         "published": published(
-            WITH_EXPERTS, published_recurrent.qwen3_5, dtype="bfloat16"
+            QWEN3_5, published_recurrent.qwen3_5, dtype="bfloat16"
+        ),
+        "published-experts": published(
+            WITH_EXPERTS, published_recurrent.qwen3_5
         ),
     },
 }
