@@ -4,6 +4,7 @@
 // publisher (or the index of its files) gives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "mlxx/base/mapped_file.h"
@@ -29,6 +30,16 @@ TEST(PublishedShapes, GiveThePublishedNumberOfParameters) {
   }
 }
 
+// Whose publishers count other parts too (images, sound, drafts), or give only
+// rounded numbers.
+constexpr std::string_view kWithoutCount[] = {
+    "gemma4_text",
+    "granitemoehybrid",
+    "llama4_text",
+    "ministral3",
+    "qwen3_5",
+};
+
 TEST(PublishedShapes, AreThereForEveryFamily) {
   std::set<std::string_view> covered;
   Json shapes = published_shapes();
@@ -37,7 +48,9 @@ TEST(PublishedShapes, AreThereForEveryFamily) {
     covered.insert(find_model(type).model_type);
   }
   for (const ModelInfo* info : all_models()) {
-    EXPECT_TRUE(covered.contains(info->model_type)) << info->model_type;
+    bool counted = std::ranges::find(kWithoutCount, info->model_type) ==
+        std::end(kWithoutCount);
+    EXPECT_EQ(covered.contains(info->model_type), counted) << info->model_type;
   }
 }
 
