@@ -176,6 +176,63 @@ TEST(GemmKernels, KeepWhatIsInfiniteOrNoNumber) {
   }
 }
 
+// Ties to even, subnormal and infinite results, what is no number.
+TEST(GemmKernels, RoundToTheNearestHalf) {
+  struct Case {
+    float from;
+    uint16_t float16;
+    uint16_t bfloat16;
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Case cases[] = {
+      {1.0f, 0x3c00, 0x3f80},
+      {-2.5f, 0xc100, 0xc020},
+      {1.0f + 0x1p-11f, 0x3c00, 0x3f80},
+      {1.0f + 3 * 0x1p-11f, 0x3c02, 0x3f80},
+      {1.0f + 0x1p-8f, 0x3c04, 0x3f80},
+      {1.0f + 3 * 0x1p-8f, 0x3c0c, 0x3f82},
+      {65519.0f, 0x7bff, 0x4780},
+      {65520.0f, 0x7c00, 0x4780},
+      {-1e20f, 0xfc00, 0xe0ad},
+      {0x1p-24f, 0x0001, 0x3380},
+      {0x1p-25f, 0x0000, 0x3300},
+      {3 * 0x1p-25f, 0x0002, 0x33c0},
+      {-0.0f, 0x8000, 0x8000},
+      {3.4e38f, 0x7c00, 0x7f80},
+      {infinity, 0x7c00, 0x7f80},
+      {-infinity, 0xfc00, 0xff80}};
+  constexpr size_t kCount = std::size(cases);
+  for (auto set : available_instruction_sets()) {
+    for (size_t count : {kCount, kCount - 1, size_t{5}}) {
+      float from[kCount];
+      for (size_t i = 0; i < kCount; ++i) {
+        from[i] = cases[i].from;
+      }
+      constexpr uint16_t kUntouched = 0x1234;
+      uint16_t float16[kCount + 1];
+      uint16_t bfloat16[kCount + 1];
+      std::fill_n(float16, kCount + 1, kUntouched);
+      std::fill_n(bfloat16, kCount + 1, kUntouched);
+      auto round = gemm_kernels(set).round;
+      auto n = static_cast<int64_t>(count);
+      round(from, n, NumberType::float16, float16);
+      round(from, n, NumberType::bfloat16, bfloat16);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(float16[i], cases[i].float16) << to_string(set) << " " << i;
+        EXPECT_EQ(bfloat16[i], cases[i].bfloat16) << to_string(set) << " " << i;
+      }
+      EXPECT_EQ(float16[count], kUntouched);
+      EXPECT_EQ(bfloat16[count], kUntouched);
+    }
+    float nan = std::numeric_limits<float>::quiet_NaN();
+    uint16_t half;
+    gemm_kernels(set).round(&nan, 1, NumberType::float16, &half);
+    EXPECT_GT(half & 0x7fff, 0x7c00) << to_string(set);
+    gemm_kernels(set).round(&nan, 1, NumberType::bfloat16, &half);
+    EXPECT_GT(half & 0x7fff, 0x7f80) << to_string(set);
+  }
+}
+
 TEST(GemmKernels, DequantizeChunksAsRowsOfOutputs) {
   constexpr int64_t kChunks = 3;
   constexpr int64_t kStride = kLanes * kChunk + 64;

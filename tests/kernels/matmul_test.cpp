@@ -41,7 +41,10 @@ const Shape kShapes[] = {
     {25, 8, 1025},
     {97, 1030, 40},
     {130, 16, 96},
-    {50, 70, 513}};
+    {50, 70, 513},
+    // More rows than are rounded at a time, more columns than are packed.
+    {2051, 5, 12},
+    {2, 1029, 3}};
 
 TEST(Matmul, GivesWhatMlxGives) {
   for (auto set : available_instruction_sets()) {

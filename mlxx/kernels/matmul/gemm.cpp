@@ -1,6 +1,7 @@
 #include "mlxx/kernels/matmul/gemm.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "mlxx/kernels/cpu_variants.h"
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kBlockColumns = 1024;
 // Rows of a block of the left matrix: 96 KiB, which a core's own cache holds.
 constexpr int64_t kBlockRows = 48;
+// Rows of which a block of columns is rounded at a time: 8 MiB of sums.
+constexpr int64_t kRoundedRows = 2048;
 // Up to here packing the right matrix costs more than it saves.
 constexpr int64_t kFewRows = 24;
 
@@ -28,7 +31,7 @@ class Product {
       const GemmShape& shape,
       const GemmOperand& a,
       const GemmRight& b,
-      float* y,
+      const GemmResult& y,
       const GemmMachine& machine)
       : shape_(shape),
         a_(a),
@@ -47,12 +50,23 @@ class Product {
     int64_t columns = std::min(shape_.columns, kBlockColumns);
     int64_t right = in_place_ ? 0 : pieces(columns, kGemmLanes) * kLanesStride;
     int64_t left = block_rows_ * kGemmDepth;
-    auto lease = memory_.take(right + threads_.size() * left);
+    bool rounds = y_.type != NumberType::float32;
+    int64_t all = rounds ? std::min(shape_.rows, kRoundedRows) : shape_.rows;
+    auto lease = memory_.take(
+        right + threads_.size() * left + (rounds ? all * columns : 0));
     right_ = lease.data();
     left_ = right_ + right;
-    for (int64_t at = 0; at < shape_.columns; at += kBlockColumns) {
-      column_ = at;
-      columns_ = std::min(kBlockColumns, shape_.columns - at);
+    sums_ = rounds ? left_ + threads_.size() * left : nullptr;
+    for (row_ = 0; row_ < shape_.rows; row_ += all) {
+      rows_ = std::min(all, shape_.rows - row_);
+      multiply_rows();
+    }
+  }
+
+ private:
+  void multiply_rows() {
+    for (column_ = 0; column_ < shape_.columns; column_ += kBlockColumns) {
+      columns_ = std::min(kBlockColumns, shape_.columns - column_);
       for (int64_t k = 0; k < shape_.depth; k += kGemmDepth) {
         k_ = k;
         depth_ = std::min(kGemmDepth, shape_.depth - k);
@@ -61,10 +75,12 @@ class Product {
         }
         threads_.run([&](int thread) { multiply(thread); });
       }
+      if (sums_) {
+        threads_.run([&](int thread) { round(thread); });
+      }
     }
   }
 
- private:
   void pack_right(int thread) {
     auto range = threads_.split(pieces(columns_, kGemmLanes), thread);
     if (range.begin == range.end) {
@@ -85,16 +101,15 @@ class Product {
   // block of rows lie together, so that each thread packs its own rows.
   void multiply(int thread) {
     int64_t lanes = pieces(columns_, kGemmLanes);
-    auto range =
-        threads_.split(pieces(shape_.rows, block_rows_) * lanes, thread);
+    auto range = threads_.split(pieces(rows_, block_rows_) * lanes, thread);
     int64_t packed = -1;
     float* left = left_ + thread * block_rows_ * kGemmDepth;
     for (size_t i = range.begin; i < range.end; ++i) {
       int64_t block = static_cast<int64_t>(i) / lanes;
       int64_t row = block * block_rows_;
-      int64_t rows = std::min(block_rows_, shape_.rows - row);
+      int64_t rows = std::min(block_rows_, rows_ - row);
       if (packed != block) {
-        kernels_.pack_left(a_, {row, rows, k_, depth_}, left);
+        kernels_.pack_left(a_, {row_ + row, rows, k_, depth_}, left);
         packed = block;
       }
       multiply_block(
@@ -110,6 +125,9 @@ class Product {
       int64_t row,
       int64_t rows,
       const float* left) const {
+    float* y = sums_ ? sums_ + row * columns_ + column
+                     : static_cast<float*>(y_.data) +
+            (row_ + row) * shape_.columns + column_ + column;
     kernels_.multiply(
         {.left = left,
          .left_by_rows = a_.column_stride == 1,
@@ -120,14 +138,28 @@ class Product {
          .depth = depth_,
          .lanes = std::min(kGemmLanes, columns_ - column),
          .first = k_ == 0,
-         .y = y_ + row * shape_.columns + column_ + column,
-         .ldy = shape_.columns});
+         .y = y,
+         .ldy = sums_ ? columns_ : shape_.columns});
+  }
+
+  void round(int thread) {
+    auto range = threads_.split(rows_, thread);
+    auto* to = static_cast<uint16_t*>(y_.data);
+    for (auto row = static_cast<int64_t>(range.begin);
+         row < static_cast<int64_t>(range.end);
+         ++row) {
+      kernels_.round(
+          sums_ + row * columns_,
+          columns_,
+          y_.type,
+          to + (row_ + row) * shape_.columns + column_);
+    }
   }
 
   GemmShape shape_;
   GemmOperand a_;
   const GemmRight& b_;
-  float* y_;
+  GemmResult y_;
   const GemmKernels& kernels_;
   ThreadPool& threads_;
   GemmMemory& memory_;
@@ -135,7 +167,10 @@ class Product {
   bool in_place_;
   float* right_ = nullptr;
   float* left_ = nullptr;  // a block for each thread
+  float* sums_ = nullptr;  // [rows_, columns_], if they are rounded
   // The block at hand.
+  int64_t row_ = 0;
+  int64_t rows_ = 0;
   int64_t column_ = 0;
   int64_t columns_ = 0;
   int64_t k_ = 0;
@@ -177,10 +212,11 @@ void gemm(
     const GemmShape& shape,
     const GemmOperand& a,
     const GemmRight& b,
-    float* y,
+    const GemmResult& y,
     const GemmMachine& machine) {
   if (shape.depth == 0) {
-    std::fill_n(y, shape.rows * shape.columns, 0.0f);
+    size_t size = y.type == NumberType::float32 ? 4 : 2;
+    std::memset(y.data, 0, shape.rows * shape.columns * size);
     return;
   }
   Product(shape, a, b, y, machine).run();

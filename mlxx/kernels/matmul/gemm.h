@@ -50,17 +50,25 @@ struct GemmShape {
   int64_t depth;
 };
 
-// y [rows, columns] float32 = a [rows, depth] times b [depth, columns], sums in
+// Where a product goes, row by row: float32, or float16 or bfloat16, to which
+// sums are rounded once.
+struct GemmResult {
+  void* data;
+  NumberType type;
+};
+
+// y [rows, columns] = a [rows, depth] times b [depth, columns], sums in
 // float32. A number's terms are added in an order that depends on `depth`
 // alone: neither threads nor other rows change its bits. Besides the result it
-// takes 2 MiB, and 100 KiB per thread, of the machine's memory.
+// takes 2 MiB, 100 KiB per thread, and 8 MiB to round
+// from, of the machine's memory.
 // Method: blocks packed for the caches and a tile of sums in registers, as in
 // Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication".
 void gemm(
     const GemmShape& shape,
     const GemmOperand& a,
     const GemmRight& b,
-    float* y,
+    const GemmResult& y,
     const GemmMachine& machine);
 
 }  // namespace mlxx::kernels

@@ -73,6 +73,10 @@ struct GemmKernels {
       int64_t stride);
 
   void (*multiply)(const GemmTiles& tiles);
+
+  // `count` numbers as float16 or bfloat16: the nearest one, ties to even, past
+  // the range infinite.
+  void (*round)(const float* from, int64_t count, NumberType type, void* to);
 };
 
 // One per compiled variant; gemm_kernels() picks.

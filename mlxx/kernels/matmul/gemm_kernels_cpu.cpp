@@ -365,10 +365,87 @@ void multiply(const GemmTiles& job) {
   }
 }
 
+MLXX_INLINE void store_words_as_halves(uint16_t* to, Words v) {
+  // GCC 12 narrows a whole vector in pieces unless told how.
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(
+      reinterpret_cast<__m256i*>(to),
+      _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)v));
+#else
+  *reinterpret_cast<Halves*>(to) = __builtin_convertvector(v, Halves);
+#endif
+}
+
+MLXX_INLINE void round_to_bfloat16(uint16_t* to, Floats v) {
+  Words bits = (Words)v;
+  Words nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  Words quiet = (bits >> 16) | 0x40u;  // not a number
+  store_words_as_halves(
+      to,
+      (bits & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
+}
+
+MLXX_INLINE void round_to_float16(uint16_t* to, Floats v) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(
+      reinterpret_cast<__m256i*>(to),
+      _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(to),
+      _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  Words sign = ((Words)v >> 16) & 0x8000u;
+  Words bits = (Words)v & 0x7fffffffu;
+  // Adding a power of two leaves what a subnormal half holds in the low bits.
+  Words small = (Words)((Floats)bits + broadcast(0.5f)) - 0x3f000000u;
+  Words normal = (bits + 0x0fffu + ((bits >> 13) & 1u) - 0x38000000u) >> 13;
+  Words half = bits < 0x38800000u ? small : normal;
+  half = bits >= 0x477ff000u ? Words{} + 0x7c00u : half;
+  half = bits > 0x7f800000u ? Words{} + 0x7e00u : half;
+  store_words_as_halves(to, half | sign);
+#endif
+}
+
+template <NumberType kType>
+MLXX_INLINE void store_rounded(uint16_t* to, Floats v) {
+  if constexpr (kType == NumberType::bfloat16) {
+    round_to_bfloat16(to, v);
+  } else {
+    round_to_float16(to, v);
+  }
+}
+
+template <NumberType kType>
+void round_of(const float* from, int64_t count, uint16_t* to) {
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    store_rounded<kType>(to + i, load(from + i));
+  }
+  if (i < count) {
+    uint16_t room[kWidth];
+    store_rounded<kType>(
+        room,
+        load_some<NumberType::float32>(from + i, count - i));
+    for (int64_t j = i; j < count; ++j) {
+      to[j] = room[j - i];
+    }
+  }
+}
+
+void round(const float* from, int64_t count, NumberType type, void* to) {
+  auto* halves = static_cast<uint16_t*>(to);
+  if (type == NumberType::bfloat16) {
+    round_of<NumberType::bfloat16>(from, count, halves);
+  } else {
+    round_of<NumberType::float16>(from, count, halves);
+  }
+}
+
 }  // namespace
 
 extern const GemmKernels MLXX_GEMM_KERNELS;
 const GemmKernels MLXX_GEMM_KERNELS =
-    {kTileRows, pack_left, pack_right, dequantize_chunks, multiply};
+    {kTileRows, pack_left, pack_right, dequantize_chunks, multiply, round};
 
 }  // namespace mlxx::kernels

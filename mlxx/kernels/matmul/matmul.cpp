@@ -40,23 +40,36 @@ void multiply_few_columns(
     const GemmShape& shape,
     const GemmOperand& a,
     const GemmOperand& b,
-    float* y,
+    const GemmResult& y,
     const GemmMachine& machine) {
   std::vector<float> other(shape.rows * shape.columns);
   gemm(
       {shape.columns, shape.rows, shape.depth},
       transposed(b),
       right_operand(transposed(a), shape.rows, machine),
-      other.data(),
+      {other.data(), NumberType::float32},
       machine);
+  std::vector<float> rounded(y.type == NumberType::float32 ? 0 : other.size());
+  float* sums = rounded.empty() ? static_cast<float*>(y.data) : rounded.data();
   for (int64_t row = 0; row < shape.rows; ++row) {
     for (int64_t column = 0; column < shape.columns; ++column) {
-      y[row * shape.columns + column] = other[column * shape.rows + row];
+      sums[row * shape.columns + column] = other[column * shape.rows + row];
     }
+  }
+  if (!rounded.empty()) {
+    machine.kernels->round(sums, rounded.size(), y.type, y.data);
   }
 }
 
-// a [rows, depth] times b [depth, columns] -> float32 [rows, columns].
+// matmul() where there is a kernel, in that dtype.
+mx::array product(
+    const mx::array& x,
+    const mx::array& matrix,
+    mx::Dtype dtype,
+    const Selection& selection);
+
+// a [rows, depth] times b [depth, columns] -> [rows, columns] in
+// the dtype of `out`.
 class DenseMatmul : public CpuPrimitive {
  public:
   explicit DenseMatmul(const Selection& selection)
@@ -76,7 +89,7 @@ class DenseMatmul : public CpuPrimitive {
     dispatch([shape,
               a = operand(inputs[0]),
               b = operand(inputs[1]),
-              y = out.data<float>(),
+              y = GemmResult{out.data<void>(), number_type(out.dtype())},
               machine = gemm_machine(selection_)] {
       constexpr int64_t kFewColumns = 24;
       if (shape.columns <= kFewColumns && a.column_stride != 1 &&
@@ -95,10 +108,18 @@ class DenseMatmul : public CpuPrimitive {
       const std::vector<mx::array>&) override {
     std::vector<mx::array> gradients;
     for (int argument : argnums) {
-      mx::array gradient = argument == 0
-          ? matmul(cotangents[0], mx::transpose(primals[1]), selection_)
-          : matmul(mx::transpose(primals[0]), cotangents[0], selection_);
-      gradients.push_back(mx::astype(gradient, primals[argument].dtype()));
+      mx::Dtype dtype = primals[argument].dtype();
+      gradients.push_back(
+          argument == 0 ? product(
+                              cotangents[0],
+                              mx::transpose(primals[1]),
+                              dtype,
+                              selection_)
+                        : product(
+                              mx::transpose(primals[0]),
+                              cotangents[0],
+                              dtype,
+                              selection_));
     }
     return gradients;
   }
@@ -111,6 +132,28 @@ class DenseMatmul : public CpuPrimitive {
  private:
   Selection selection_;
 };
+
+mx::array product(
+    const mx::array& x,
+    const mx::array& matrix,
+    mx::Dtype dtype,
+    const Selection& selection) {
+  constexpr bool kEitherOrder = true;
+  mx::Shape shape = x.shape();
+  int64_t rows = 1;
+  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) {
+    rows *= shape[axis];
+  }
+  mx::array flat = mx::reshape(x, {static_cast<int>(rows), matrix.shape(0)});
+  mx::array y(
+      mx::Shape{flat.shape(0), matrix.shape(1)},
+      dtype,
+      std::make_shared<DenseMatmul>(selection),
+      {mx::contiguous(flat, kEitherOrder),
+       mx::contiguous(matrix, kEitherOrder)});
+  shape.back() = matrix.shape(1);
+  return mx::reshape(y, shape);
+}
 
 }  // namespace
 
@@ -131,22 +174,11 @@ mx::array matmul(
       !has_kernel(matrix.dtype())) {
     return mx::matmul(x, matrix);
   }
-  constexpr bool kEitherOrder = true;
-  mx::Shape shape = x.shape();
-  int64_t rows = 1;
-  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) {
-    rows *= shape[axis];
-  }
-  mx::array flat = mx::reshape(x, {static_cast<int>(rows), matrix.shape(0)});
-  mx::array y = make_lazy(
-      {flat.shape(0), matrix.shape(1)},
-      std::make_shared<DenseMatmul>(selection),
-      {mx::contiguous(flat, kEitherOrder),
-       mx::contiguous(matrix, kEitherOrder)});
-  shape.back() = matrix.shape(1);
-  return mx::astype(
-      mx::reshape(y, shape),
-      mx::promote_types(x.dtype(), matrix.dtype()));
+  return product(
+      x,
+      matrix,
+      mx::promote_types(x.dtype(), matrix.dtype()),
+      selection);
 }
 
 mx::array matmul_transposed(

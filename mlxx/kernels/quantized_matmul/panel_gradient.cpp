@@ -50,7 +50,7 @@ void PanelMatrix::multiply_transposed(const float* y, int64_t rows, float* x)
       {rows, layout_.in, out_},
       {y, NumberType::float32, out_, 1},
       right,
-      x,
+      {x, NumberType::float32},
       gemm_machine_);
 }
 
