@@ -1,25 +1,33 @@
 #!/usr/bin/env python3
-"""Alternates mlxx with llama.cpp on a list of models and situations and writes
-one Markdown table: both speeds, the ratio of the rounds as median, least and
-most, and our share of the memory bandwidth.
+"""Alternates mlxx with other programs on a list of models and situations and
+writes one Markdown table: both speeds, the ratio of the rounds as median, least
+and most, and our share of the memory bandwidth.
 
-    compare.py --peer-path LLAMA_BENCH --out FILE Q4_1=MODEL.gguf ...
+    compare.py --out FILE --peer llama.cpp=LLAMA_BENCH \
+        --peer ik_llama.cpp=ITS_LLAMA_BENCH --peer mlx-lm=PYTHON \
+        Q4_1=MODEL.gguf Q4_0=MODEL.gguf ...
 
-Quiet machines only: what else runs shows in every figure. --quick leaves out
-the situations that take long.
+Every peer is measured with prompts and decoding: on every model, mlx-lm, which
+takes minutes for a round, on the first one only. On the first model llama.cpp
+is also met with one thread, after a long context, with several sequences, and
+with one core taken by another program, and the time to the first token is
+taken. --quick leaves these out.
+
+Quiet machines only: what else runs shows in every figure. The file is written
+after every row; a peer that fails costs its row, and the exit code is 1.
 """
 
 import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from datetime import date
 from pathlib import Path
 
-# Name, arguments of `mlxx bench`, environment; the first of each model's list
-# is measured for every model, the others for the first model.
+# Name, arguments of `mlxx bench`, environment.
 EVERYWHERE = [
     ("int16", ["-p", "512", "-n", "128"], {}),
     ("int8", ["-p", "512", "-n", "128", "--cpu-activations", "int8"], {}),
@@ -28,10 +36,19 @@ FIRST_ONLY = [
     ("fp32", ["-p", "512", "-n", "128", "--cpu-activations", "fp32"], {}),
     ("one thread", ["-p", "512", "-n", "64"], {"MLXX_THREADS": "1"}),
     ("after 4,096 tokens", ["-p", "256", "-n", "64", "-d", "4096"], {}),
-    ("8 sequences", ["-p", "0", "-n", "64", "--parallel", "8"], {}),
-    ("32 sequences", ["-p", "0", "-n", "64", "--parallel", "32"], {}),
+]
+SEQUENCES = [
+    (
+        f"{count} sequences, {form}",
+        ["-p", "0", "-n", "64", "--parallel", count, "--cpu-activations", form],
+        {},
+    )
+    for count in ("8", "32")
+    for form in ("int16", "int8")
 ]
 BUSY = ("one core taken", ["-p", "512", "-n", "64"], {})
+# About 20 tokens.
+PROMPT = "Explain in two sentences why the sky is blue and sunsets are red."
 
 
 def processor():
@@ -41,19 +58,24 @@ def processor():
     return platform.processor()
 
 
-def measure(options, model, arguments, environment):
-    command = [options.mlxx, "bench", "-m", str(model), "--json"]
-    command += arguments + ["-r", str(options.rounds)]
-    command += ["--peer", f"{options.peer}={options.peer_path}"]
+def run(command, environment=None):
     done = subprocess.run(
         command,
-        env=os.environ | environment,
+        env=os.environ | (environment or {}),
         capture_output=True,
         text=True,
     )
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+def measure(options, peer, model, situation):
+    _, arguments, environment = situation
+    # One round of mlx-lm is a warm-up and a measurement of minutes.
+    rounds = 1 if peer.startswith("mlx-lm=") else options.rounds
+    command = [options.mlxx, "bench", "-m", model, "--json", "-r", str(rounds)]
+    return run(command + arguments + ["--peer", peer], environment)
 
 
 def rows(name, situation, report):
@@ -70,10 +92,89 @@ def rows(name, situation, report):
             )
         yield (
             f"| {name} | {situation} | {what} | {report[what + '_tok_s']:.0f} "
-            f"| {theirs['tok_s']:.0f} | {theirs['ratio']:.2f} "
+            f"| {peer['name']} | {theirs['tok_s']:.0f} "
+            f"| {theirs['ratio']:.2f} "
             f"({theirs['ratio_min']:.2f} to {theirs['ratio_max']:.2f}) "
             f"| {bandwidth} |"
         )
+
+
+def first_tokens(options, model):
+    """Milliseconds from process start to the first token, several times."""
+    command = [options.mlxx, "generate", "-m", model, "-p", PROMPT]
+    command += ["-n", "1", "--json"]
+    reports = [run(command) for _ in range(2 + options.rounds)]
+    return reports[0]["prompt_tokens"], [
+        1e3 * report["seconds"]["first_token"] for report in reports[1:]
+    ]
+
+
+class Table:
+    def __init__(self, path, lines):
+        self.path = path
+        self.lines = lines
+        self.complete = True
+
+    def add(self, make):
+        """The rows that make() gives; where it fails, why."""
+        try:
+            rows = list(make())
+        except (RuntimeError, ValueError, KeyError) as error:
+            print(error, file=sys.stderr)
+            rows = []
+            self.complete = False
+        self.lines += rows
+        print("\n".join(rows), flush=True)
+        self.path.write_text("\n".join(self.lines) + "\n", encoding="utf8")
+
+
+def measure_models(options, table):
+    for index, entry in enumerate(options.models):
+        name, model = entry.split("=", 1)
+        first = index == 0
+        for peer in options.peer:
+            situations = list(EVERYWHERE)
+            if peer.startswith("mlx-lm=") and not first:
+                continue
+            is_llama = peer.startswith("llama.cpp=")
+            if is_llama and first and not options.quick:
+                situations += FIRST_ONLY + SEQUENCES
+            for situation in situations:
+                table.add(
+                    lambda: rows(
+                        name,
+                        situation[0],
+                        measure(options, peer, model, situation),
+                    )
+                )
+            if is_llama and first and not options.quick:
+                busy = subprocess.Popen(
+                    [sys.executable, "-c", "while True: pass"]
+                )
+                try:
+                    table.add(
+                        lambda: rows(
+                            name, BUSY[0], measure(options, peer, model, BUSY)
+                        )
+                    )
+                finally:
+                    busy.kill()
+                    busy.wait()
+
+
+def measure_first_token(options, table):
+    name, model = options.models[0].split("=", 1)
+
+    def line():
+        tokens, times = first_tokens(options, model)
+        yield ""
+        yield (
+            f"First token of `mlxx generate` on {name}, {tokens} tokens of "
+            f"prompt, from process start: {statistics.median(times):.0f} ms "
+            f"({min(times):.0f} to {max(times):.0f})."
+        )
+
+    table.add(line)
 
 
 def main():
@@ -81,46 +182,39 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mlxx", default="build/bin/mlxx")
-    parser.add_argument("--peer", default="llama.cpp")
-    parser.add_argument("--peer-path", required=True)
-    parser.add_argument("--peer-version", default="")
+    parser.add_argument(
+        "--peer", action="append", required=True, metavar="NAME=PROGRAM"
+    )
+    parser.add_argument("--note", default="", help="versions of the peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("models", nargs="+", metavar="NAME=FILE")
     options = parser.parse_args()
+    for entry in options.models + options.peer:
+        if "=" not in entry:
+            parser.error(f"'{entry}' is not NAME=FILE")
     version = subprocess.run(
         [options.mlxx, "--version"], capture_output=True, text=True
     ).stdout.strip()
-    lines = [
-        f"# mlxx and {options.peer}, in turns",
-        "",
-        f"{date.today()}, {processor()}. {version}. "
-        f"{options.peer} {options.peer_version}".rstrip() + ".",
-        f"{options.rounds} rounds each; tokens per second; the ratio is the "
-        "median of the rounds, with the least and the most.",
-        "",
-        f"| model | situation | what | mlxx | {options.peer} | ratio | memory |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for index, entry in enumerate(options.models):
-        name, file = entry.split("=", 1)
-        situations = list(EVERYWHERE)
-        if index == 0 and not options.quick:
-            situations += FIRST_ONLY
-        for situation, arguments, environment in situations:
-            report = measure(options, file, arguments, environment)
-            lines += rows(name, situation, report)
-            print("\n".join(lines[-2:]), flush=True)
-        if index == 0 and not options.quick:
-            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-            try:
-                report = measure(options, file, *BUSY[1:])
-            finally:
-                busy.kill()
-            lines += rows(name, BUSY[0], report)
-            print("\n".join(lines[-2:]), flush=True)
-    options.out.write_text("\n".join(lines) + "\n", encoding="utf8")
+    table = Table(
+        options.out,
+        [
+            "# mlxx and other programs, in turns",
+            "",
+            f"{date.today()}, {processor()}. {version}. {options.note}".rstrip(),
+            f"{options.rounds} rounds each (mlx-lm one); tokens per second; the "
+            "ratio is the median of the rounds, with the least and the most.",
+            "",
+            "| model | situation | what | mlxx | peer | its speed | ratio "
+            "| memory |",
+            "|---|---|---|---|---|---|---|---|",
+        ],
+    )
+    measure_models(options, table)
+    if not options.quick:
+        measure_first_token(options, table)
+    sys.exit(0 if table.complete else 1)
 
 
 if __name__ == "__main__":
