@@ -23,6 +23,9 @@ struct WeightArrays {
   mx::array weight;  // packed uint32 [out, in*bits/32] if quantized
   std::optional<mx::array> scales;  // [out, in/group]
   std::optional<mx::array> biases;  // [out, in/group], affine only
+  // nvfp4 only, float32: one number for the matrix, or [N] for N of them; as
+  // mx::quantize takes it, 2688 times what all scales are multiplied with.
+  std::optional<mx::array> global_scale = {};
 };
 
 // A matrix [out, in] in the form that a kernel wants, resident instead of

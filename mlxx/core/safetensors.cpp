@@ -194,13 +194,37 @@ mx::array SafetensorsFile::load_lazily(const SafetensorsEntry& entry) const {
       {});
 }
 
+namespace {
+
+// Gives the pages back when the last array that reads them goes.
+class MappedTensor {
+ public:
+  MappedTensor(
+      std::shared_ptr<const MappedFile> file,
+      uint64_t offset,
+      uint64_t nbytes)
+      : file_(std::move(file)), offset_(offset), nbytes_(nbytes) {}
+  ~MappedTensor() {
+    file_->release(offset_, nbytes_);
+  }
+  MappedTensor(const MappedTensor&) = delete;
+  MappedTensor& operator=(const MappedTensor&) = delete;
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  uint64_t offset_;
+  uint64_t nbytes_;
+};
+
+}  // namespace
+
 mx::array SafetensorsFile::map(const SafetensorsEntry& entry) const {
   ArrayType type = array_type(entry, path());
   file_->check_size();
   // The length and the header stand before the first tensor, so that the bytes
   // before `data` are readable.
   auto borrowed = borrow_memory(
-      file_,
+      std::make_shared<const MappedTensor>(file_, entry.offset, entry.nbytes),
       file_->bytes().data() + entry.offset,
       type.shape,
       type.dtype);

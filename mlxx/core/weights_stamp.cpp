@@ -28,6 +28,7 @@ uint64_t WeightsStamp::operator()() const {
     stamp = mixed(stamp, arrays.weight.id());
     stamp = mixed(stamp, arrays.scales ? arrays.scales->id() : 0);
     stamp = mixed(stamp, arrays.biases ? arrays.biases->id() : 0);
+    stamp = mixed(stamp, arrays.global_scale ? arrays.global_scale->id() : 0);
   }
   return stamp;
 }

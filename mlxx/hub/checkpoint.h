@@ -17,6 +17,11 @@ struct Quantization {
   int group_size;
   int bits;
   std::string mode;  // "affine", "mxfp4", "nvfp4", "mxfp8"
+  // nvfp4 with one more scale for a matrix, or for each of a stack.
+  bool has_global_scale = false;
+  // config.json names no form for this module but that for all, which mlx-lm
+  // takes for a guess: shapes decide.
+  bool is_default = false;
 };
 
 // One logical parameter of a checkpoint, under its Hugging Face name. The
@@ -28,12 +33,17 @@ struct TensorInfo {
   std::string stored;  // as the file says it: "BF16", "Q4_1", "U32 affine"
   uint64_t nbytes;     // in the file, scales and biases included
   std::optional<Quantization> quantization;
+  // What load() gives instead of the stored numbers, as "F32", where MLX has
+  // no form for them; empty: what the file has.
+  std::string loads_as = {};
 };
 
 struct Weight {
   mx::array weight;  // packed uint32 [out, in*bits/32] if quantized
   std::optional<mx::array> scales;  // [out, in/group]
   std::optional<mx::array> biases;  // [out, in/group], affine only
+  // As WeightArrays::global_scale (core/parameters.h); float32, [] or [N].
+  std::optional<mx::array> global_scale = {};
 };
 
 // A tensor of the file that no model is to see, and why: "vision tower".

@@ -8,11 +8,22 @@
 
 namespace mlxx::hub {
 
+extern const GgufArchitecture kGgufGemma2;
+extern const GgufArchitecture kGgufGemma3;
 extern const GgufArchitecture kGgufLlama;
+extern const GgufArchitecture kGgufPhi3;
+extern const GgufArchitecture kGgufQwen2;
+extern const GgufArchitecture kGgufQwen3;
 
 namespace {
 
-constexpr const GgufArchitecture* kArchitectures[] = {&kGgufLlama};
+constexpr const GgufArchitecture* kArchitectures[] = {
+    &kGgufGemma2,
+    &kGgufGemma3,
+    &kGgufLlama,
+    &kGgufPhi3,
+    &kGgufQwen2,
+    &kGgufQwen3};
 
 // The number between "blk." and the next point; empty without one.
 std::string_view layer_number(std::string_view name) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mlxx/base/json.h"
 #include "mlxx/hub/gguf_file.h"
@@ -30,6 +31,8 @@ struct GgufArchitecture {
   Json (*make_config)(const GgufFile& file);
   // How the rows of a tensor are ordered, by its Hugging Face name.
   RowOrder (*row_order)(const Json& config, std::string_view name);
+  // The converter adds one to norm weights, which the model adds again.
+  bool norms_plus_one = false;
 };
 
 // By general.architecture; unsupported, naming it and what is known.
@@ -44,6 +47,10 @@ std::optional<std::string> hub_tensor_name(
 
 // nullptr if there is none.
 const GgufTensor* find_gguf_tensor(const GgufFile& file, std::string_view name);
+
+// A list of `count` positive F32 numbers in a tensor; empty if there is none.
+std::vector<float>
+read_gguf_factors(const GgufFile& file, std::string_view name, int64_t count);
 
 // rope_scaling of config.json from <architecture>.rope.scaling.* and
 // rope_freqs.weight; null if positions are not scaled.

@@ -25,6 +25,7 @@ class GgufCheckpoint : public Checkpoint {
       : path_(path), file_(path) {
     refuse_parts();
     const GgufArchitecture& architecture = find_gguf_architecture(file_);
+    norms_plus_one_ = architecture.norms_plus_one;
     list_tensors(architecture);
     config_ = architecture.make_config(file_);
     order_rows(architecture);
@@ -87,12 +88,19 @@ class GgufCheckpoint : public Checkpoint {
       pool_ = std::make_unique<ThreadPool>(
           std::clamp(processors, 1, kRepackThreads));
     });
-    return repack_gguf(
+    Weight weight = repack_gguf(
         file_.file(),
         *source.tensor,
         source.order,
         dtype.scales,
         *pool_);
+    if (norms_plus_one_ && !weight.scales && name.ends_with("norm.weight")) {
+      // Exact: the converter added in float32.
+      weight.weight =
+          mx::subtract(mx::astype(weight.weight, mx::float32), mx::array(1.0f));
+      weight.weight.eval();
+    }
+    return weight;
   }
 
   std::unique_ptr<const QuantizedRows> rows(
@@ -137,6 +145,7 @@ class GgufCheckpoint : public Checkpoint {
           .stored = std::string(tensor.type->name),
           .nbytes = tensor.nbytes,
           .quantization = gguf_quantization(tensor, place()),
+          .loads_as = gguf_loads_as(tensor),
       });
       sources_[*name] = {&tensor, {}};
     }
@@ -186,6 +195,7 @@ class GgufCheckpoint : public Checkpoint {
 
   std::filesystem::path path_;
   GgufFile file_;
+  bool norms_plus_one_ = false;
   Json config_;
   Json generation_config_ = Json::object();
   std::vector<TensorInfo> infos_;

@@ -2,42 +2,23 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/host_array.h"
 #include "mlxx/hub/gguf_blocks.h"
+#include "mlxx/hub/gguf_dense_blocks.h"
+#include "mlxx/hub/gguf_k_blocks.h"
 
 namespace mlxx::hub {
 
 namespace {
 
-constexpr int kGroup = 32;
 // Source bytes between two releases of mapped pages.
 constexpr uint64_t kSliceBytes = uint64_t{1} << 20;
 
-// IEEE half to single without a branch for the usual numbers: the exponent is
-// rebased by a multiplication, which also handles subnormals.
-float half_to_float(uint16_t half) {
-  uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
-  float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (magnitude >= 0x0f800000) {  // infinity or NaN
-    bits |= 0x7f800000;
-  }
-  bits |= static_cast<uint32_t>(half & 0x8000) << 16;
-  return std::bit_cast<float>(bits);
-}
-
-template <typename Block>
-float bias_of(const uint8_t* block, float scale) {
-  return Block::kZero == 0 ? half_to_float(read_half(block + 2))
-                           : Block::kZero * scale;
-}
-
-// True if every bias that was finite still is.
+// True if every number that was finite still is.
 template <typename Block, typename Scale>
 bool repack_row(
     const uint8_t* source,
@@ -45,18 +26,27 @@ bool repack_row(
     uint32_t* packed,
     Scale* scales,
     Scale* biases) {
+  constexpr int kGroups = Block::kElements / Block::kGroup;
   bool fits = true;
   for (size_t i = 0; i < blocks; ++i) {
     Block::pack(source, packed);
-    float scale = half_to_float(read_half(source));
-    float bias = bias_of<Block>(source, scale);
-    scales[i] = static_cast<Scale>(scale);
-    biases[i] = static_cast<Scale>(bias);
-    if constexpr (std::is_same_v<Scale, mx::float16_t>) {
-      fits &= !(std::isinf(static_cast<float>(biases[i])) && !std::isinf(bias));
+    float scale[kGroups], bias[kGroups];
+    Block::numbers(source, scale, bias);
+    for (int group = 0; group < kGroups; ++group) {
+      *scales = static_cast<Scale>(scale[group]);
+      *biases = static_cast<Scale>(bias[group]);
+      if constexpr (std::is_same_v<Scale, mx::float16_t>) {
+        auto overflows = [](float before, Scale after) {
+          return std::isinf(static_cast<float>(after)) && !std::isinf(before);
+        };
+        fits &= !overflows(scale[group], *scales) &&
+            !overflows(bias[group], *biases);
+      }
+      ++scales;
+      ++biases;
     }
     source += Block::kBytes;
-    packed += Block::kWords;
+    packed += Block::kElements * Block::kBits / 32;
   }
   return fits;
 }
@@ -106,22 +96,27 @@ struct Rows {
   }
 };
 
+// Where the parts of a quantized tensor go.
+struct Target {
+  std::byte* packed;
+  std::byte* scales;
+  std::byte* biases;
+  mx::Dtype dtype;  // of scales and biases
+};
+
 template <typename Block, typename Scale>
-bool repack_rows(
-    const Rows& rows,
-    size_t blocks,
-    std::byte* packed,
-    std::byte* scales,
-    std::byte* biases) {
+bool repack_rows_to(const Rows& rows, size_t blocks, const Target& to) {
+  constexpr size_t kWords = Block::kElements * Block::kBits / 32;
+  constexpr size_t kGroups = Block::kElements / Block::kGroup;
   std::atomic<bool> fits = true;
   rows.for_each([&](int64_t row) {
-    size_t group = static_cast<size_t>(row) * blocks;
+    size_t first = static_cast<size_t>(row) * blocks;
     bool row_fits = repack_row<Block>(
         rows.source(row),
         blocks,
-        reinterpret_cast<uint32_t*>(packed) + group * Block::kWords,
-        reinterpret_cast<Scale*>(scales) + group,
-        reinterpret_cast<Scale*>(biases) + group);
+        reinterpret_cast<uint32_t*>(to.packed) + first * kWords,
+        reinterpret_cast<Scale*>(to.scales) + first * kGroups,
+        reinterpret_cast<Scale*>(to.biases) + first * kGroups);
     if (!row_fits) {
       fits.store(false, std::memory_order_relaxed);
     }
@@ -130,36 +125,107 @@ bool repack_rows(
 }
 
 template <typename Block>
-bool repack_rows_as(
-    mx::Dtype scale_dtype,
-    const Rows& rows,
-    size_t blocks,
-    std::byte* packed,
-    std::byte* scales,
-    std::byte* biases) {
-  if (scale_dtype == mx::float32) {
-    return repack_rows<Block, float>(rows, blocks, packed, scales, biases);
+bool repack_rows(const Rows& rows, size_t blocks, const Target& to) {
+  if (to.dtype == mx::float32) {
+    return repack_rows_to<Block, float>(rows, blocks, to);
   }
-  if (scale_dtype == mx::float16) {
-    return repack_rows<Block, mx::float16_t>(
-        rows,
-        blocks,
-        packed,
-        scales,
-        biases);
+  if (to.dtype == mx::float16) {
+    return repack_rows_to<Block, mx::float16_t>(rows, blocks, to);
   }
-  if (scale_dtype == mx::bfloat16) {
-    return repack_rows<Block, mx::bfloat16_t>(
-        rows,
-        blocks,
-        packed,
-        scales,
-        biases);
+  if (to.dtype == mx::bfloat16) {
+    return repack_rows_to<Block, mx::bfloat16_t>(rows, blocks, to);
   }
   fail(
       ErrorKind::invalid_request,
       "repack_gguf",
       "scales must be float32, float16 or bfloat16");
+}
+
+// The microscaled type: a byte of exponent, then nibbles.
+bool repack_mxfp4_rows(const Rows& rows, size_t blocks, const Target& to) {
+  constexpr size_t kBytes = 17;
+  rows.for_each([&](int64_t row) {
+    const uint8_t* source = rows.source(row);
+    size_t first = static_cast<size_t>(row) * blocks;
+    for (size_t i = first; i < first + blocks; ++i, source += kBytes) {
+      to.scales[i] = static_cast<std::byte>(source[0]);
+      repack_nibbles(
+          source + 1,
+          reinterpret_cast<uint32_t*>(to.packed) + 4 * i);
+    }
+  });
+  return true;
+}
+
+template <typename Block>
+void dequantize_rows(const Rows& rows, size_t blocks, float* out) {
+  rows.for_each([&](int64_t row) {
+    const uint8_t* source = rows.source(row);
+    size_t first = static_cast<size_t>(row) * blocks;
+    for (size_t i = first; i < first + blocks; ++i, source += Block::kBytes) {
+      Block::dequantize(source, out + i * kSuperBlock);
+    }
+  });
+}
+
+// What becomes of a type.
+struct Form {
+  uint32_t type;
+  int group = 0;  // 0: not quantized in MLX
+  int bits = 0;
+  bool (*repack)(const Rows&, size_t blocks, const Target&) = nullptr;
+  void (*dequantize)(const Rows&, size_t blocks, float*) = nullptr;
+};
+
+template <typename Block>
+constexpr Form affine(uint32_t type) {
+  return {
+      .type = type,
+      .group = Block::kGroup,
+      .bits = Block::kBits,
+      .repack = repack_rows<Block>};
+}
+
+template <typename Block>
+constexpr Form dense(uint32_t type) {
+  return {.type = type, .dequantize = dequantize_rows<Block>};
+}
+
+constexpr Form kForms[] = {
+    {.type = kGgufF32},
+    {.type = kGgufF16},
+    {.type = kGgufBF16},
+    affine<BlockQ4_0>(kGgufQ4_0),
+    affine<BlockQ4_1>(kGgufQ4_1),
+    affine<BlockQ5_0>(kGgufQ5_0),
+    affine<BlockQ5_1>(kGgufQ5_1),
+    affine<BlockQ8_0>(kGgufQ8_0),
+    dense<BlockQ2K>(kGgufQ2K),
+    affine<BlockQ3K>(kGgufQ3K),
+    affine<BlockQ4K>(kGgufQ4K),
+    affine<BlockQ5K>(kGgufQ5K),
+    dense<BlockQ6K>(kGgufQ6K),
+    affine<BlockIq4Nl>(kGgufIq4Nl),
+    affine<BlockIq4Xs>(kGgufIq4Xs),
+    {.type = kGgufMxfp4, .group = 32, .bits = 4, .repack = repack_mxfp4_rows},
+};
+
+const Form& form_of(const GgufTensor& tensor, const std::string& place) {
+  auto form = std::ranges::find(kForms, tensor.type->id, &Form::type);
+  if (form == std::end(kForms)) {
+    std::vector<std::string_view> known;
+    for (const auto& f : kForms) {
+      known.push_back(find_gguf_type(f.type)->name);
+    }
+    fail(
+        ErrorKind::unsupported,
+        place,
+        "tensor '{}' is stored as {}; known are {}",
+        tensor.name,
+        tensor.type->name,
+        fmt::join(known, ", "));
+  }
+  return *form;
 }
 
 mx::Shape mlx_shape(const GgufTensor& tensor, const std::string& place) {
@@ -201,25 +267,17 @@ Weight copy_numbers(const Rows& rows, const mx::Shape& shape) {
 std::optional<Quantization> gguf_quantization(
     const GgufTensor& tensor,
     const std::string& place) {
-  switch (tensor.type->id) {
-    case kGgufF32:
-    case kGgufF16:
-    case kGgufBF16:
-      return std::nullopt;
-    case kGgufQ4_0:
-    case kGgufQ4_1:
-      return Quantization{kGroup, 4, "affine"};
-    case kGgufQ8_0:
-      return Quantization{kGroup, 8, "affine"};
-    default:
-      fail(
-          ErrorKind::unsupported,
-          place,
-          "tensor '{}' is stored as {}; Q4_0, Q4_1, Q8_0, F16, BF16 and F32 "
-          "can be loaded",
-          tensor.name,
-          tensor.type->name);
+  const Form& form = form_of(tensor, place);
+  if (form.group == 0) {
+    return std::nullopt;
   }
+  bool is_affine = tensor.type->id != kGgufMxfp4;
+  return Quantization{form.group, form.bits, is_affine ? "affine" : "mxfp4"};
+}
+
+std::string gguf_loads_as(const GgufTensor& tensor) {
+  auto form = std::ranges::find(kForms, tensor.type->id, &Form::type);
+  return form != std::end(kForms) && form->dequantize ? "F32" : "";
 }
 
 Weight repack_gguf(
@@ -229,7 +287,7 @@ Weight repack_gguf(
     mx::Dtype scale_dtype,
     ThreadPool& pool) {
   std::string place = file.path().string();
-  auto quantization = gguf_quantization(tensor, place);
+  const Form& form = form_of(tensor, place);
   mx::Shape shape = mlx_shape(tensor, place);
   // A vector is one row, unless its numbers are put in order as rows are.
   bool is_vector = shape.size() == 1;
@@ -247,10 +305,10 @@ Weight repack_gguf(
       .pool = pool,
       .count = count,
       .row_bytes = tensor.nbytes / static_cast<uint64_t>(count)};
-  if (!quantization) {
+  if (!form.repack && !form.dequantize) {
     return copy_numbers(rows, shape);
   }
-  if (columns % kGroup != 0) {
+  if (columns % tensor.type->block != 0) {
     fail(
         ErrorKind::bad_file,
         place,
@@ -258,24 +316,30 @@ Weight repack_gguf(
         tensor.name,
         count);
   }
-  size_t blocks = static_cast<size_t>(columns / kGroup);
+  size_t blocks = static_cast<size_t>(columns) / tensor.type->block;
+  if (form.dequantize) {
+    HostArray out = make_host_array(shape, mx::float32);
+    form.dequantize(rows, blocks, reinterpret_cast<float*>(out.data));
+    return {out.array, std::nullopt, std::nullopt};
+  }
   mx::Shape packed_shape = shape;
-  packed_shape.back() = static_cast<int32_t>(columns * quantization->bits / 32);
+  packed_shape.back() = static_cast<int32_t>(columns * form.bits / 32);
   mx::Shape group_shape = shape;
-  group_shape.back() = static_cast<int32_t>(blocks);
+  group_shape.back() = static_cast<int32_t>(columns / form.group);
+  bool is_affine = tensor.type->id != kGgufMxfp4;
   HostArray packed = make_host_array(packed_shape, mx::uint32);
-  HostArray scales = make_host_array(group_shape, scale_dtype);
-  HostArray biases = make_host_array(group_shape, scale_dtype);
-  auto* repack = tensor.type->id == kGgufQ4_0 ? repack_rows_as<BlockQ4_0>
-      : tensor.type->id == kGgufQ4_1          ? repack_rows_as<BlockQ4_1>
-                                              : repack_rows_as<BlockQ8_0>;
-  if (!repack(
-          scale_dtype,
-          rows,
-          blocks,
-          packed.data,
-          scales.data,
-          biases.data)) {
+  HostArray scales =
+      make_host_array(group_shape, is_affine ? scale_dtype : mx::uint8);
+  std::optional<HostArray> biases;
+  if (is_affine) {
+    biases = make_host_array(group_shape, scale_dtype);
+  }
+  Target target{
+      packed.data,
+      scales.data,
+      biases ? biases->data : nullptr,
+      scale_dtype};
+  if (!form.repack(rows, blocks, target)) {
     fail(
         ErrorKind::unsupported,
         place,
@@ -283,7 +347,10 @@ Weight repack_gguf(
         "float32 or bfloat16",
         tensor.name);
   }
-  return {packed.array, scales.array, biases.array};
+  return {
+      packed.array,
+      scales.array,
+      biases ? std::optional(biases->array) : std::nullopt};
 }
 
 }  // namespace mlxx::hub

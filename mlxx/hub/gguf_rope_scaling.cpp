@@ -10,24 +10,23 @@
 
 namespace mlxx::hub {
 
-namespace {
-
-// rope_freqs.weight: what each wavelength is multiplied with.
-std::vector<float> read_factors(const GgufFile& file, int64_t head_size) {
-  const GgufTensor* tensor = find_gguf_tensor(file, "rope_freqs.weight");
+std::vector<float>
+read_gguf_factors(const GgufFile& file, std::string_view name, int64_t count) {
+  const GgufTensor* tensor = find_gguf_tensor(file, name);
   if (!tensor) {
     return {};
   }
   const std::string& place = file.metadata().place();
   if (tensor->type->id != kGgufF32 || tensor->shape.size() != 1 ||
-      tensor->shape[0] != head_size / 2) {
+      tensor->shape[0] != count) {
     fail(
         ErrorKind::bad_file,
         place,
-        "'rope_freqs.weight' must hold {} F32 numbers",
-        head_size / 2);
+        "'{}' must hold {} F32 numbers",
+        name,
+        count);
   }
-  std::vector<float> factors(static_cast<size_t>(head_size / 2));
+  std::vector<float> factors(static_cast<size_t>(count));
   file.file().check_size();
   std::memcpy(
       factors.data(),
@@ -38,12 +37,15 @@ std::vector<float> read_factors(const GgufFile& file, int64_t head_size) {
       fail(
           ErrorKind::bad_file,
           place,
-          "'rope_freqs.weight' holds {}, must be above 0",
+          "'{}' holds {}, must be above 0",
+          name,
           factor);
     }
   }
   return factors;
 }
+
+namespace {
 
 // The factors that Llama 3's rule gives, as the converter computes them.
 bool is_llama3(
@@ -120,7 +122,8 @@ Json make_rope_scaling(
   }
   auto trained =
       metadata.integer_if(prefix + "original_context_length", 1, INT32_MAX);
-  std::vector<float> factors = read_factors(file, head_size);
+  // What each wavelength is multiplied with.
+  auto factors = read_gguf_factors(file, "rope_freqs.weight", head_size / 2);
   if (!factors.empty()) {
     if (type != "none") {
       fail(

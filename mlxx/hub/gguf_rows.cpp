@@ -25,9 +25,9 @@ bool read_row(
     uint16_t* scales,
     uint16_t* biases) {
   constexpr uint16_t kLargest = largest_exponent(
-      kHasBias<Block>             ? 0
-          : Block::kZero == -8.0f ? 3
-                                  : 7);
+      kHasBias<Block>          ? 0
+          : Block::kZero == -8 ? 3
+                               : 7);
   bool finite = true;
   for (int64_t i = 0; i < blocks; ++i) {
     Block::pack(source, words);
@@ -38,9 +38,13 @@ bool read_row(
       finite &= (biases[i] & kExponent) <= kLargest;
     }
     source += Block::kBytes;
-    words += Block::kWords;
+    words += Block::kBits;
   }
   return finite;
+}
+
+bool has_bytes(const GgufTensor& tensor) {
+  return tensor.type->id == kGgufQ8_0 || tensor.type->id == kGgufIq4Nl;
 }
 
 class GgufRows : public QuantizedRows {
@@ -53,7 +57,7 @@ class GgufRows : public QuantizedRows {
     form_ = {
         .rows = tensor.shape[0],
         .columns = tensor.shape[1],
-        .bits = tensor.type->id == kGgufQ8_0 ? 8 : 4,
+        .bits = has_bytes(tensor) ? 8 : 4,
         .symmetric = tensor.type->id != kGgufQ4_1};
   }
   ~GgufRows() override {
@@ -74,7 +78,8 @@ class GgufRows : public QuantizedRows {
       uint16_t* biases) const override {
     auto* read = tensor_.type->id == kGgufQ4_0 ? read_row<BlockQ4_0>
         : tensor_.type->id == kGgufQ4_1        ? read_row<BlockQ4_1>
-                                               : read_row<BlockQ8_0>;
+        : tensor_.type->id == kGgufQ8_0        ? read_row<BlockQ8_0>
+                                               : read_row<BlockIq4Nl>;
     int64_t blocks = form_.columns / kGroup;
     const auto* data =
         reinterpret_cast<const uint8_t*>(file_.bytes().data()) + tensor_.offset;
@@ -104,7 +109,7 @@ std::unique_ptr<const QuantizedRows> gguf_rows(
     const GgufTensor& tensor,
     const RowOrder& order) {
   bool is_known = tensor.type->id == kGgufQ4_0 ||
-      tensor.type->id == kGgufQ4_1 || tensor.type->id == kGgufQ8_0;
+      tensor.type->id == kGgufQ4_1 || has_bytes(tensor);
   if (!is_known || tensor.shape.size() != 2) {
     return nullptr;
   }

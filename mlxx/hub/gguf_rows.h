@@ -9,10 +9,10 @@
 
 namespace mlxx::hub {
 
-// The rows of a Q4_0, Q4_1 or Q8_0 matrix; null for another tensor. The values
-// are those of repack_gguf(). Pages that were read are given back when the
-// object goes, which must be before the file does.
-// Errors: bad_file if the file shrank.
+// The rows of a Q4_0, Q4_1, Q8_0 or IQ4_NL matrix; null for another tensor. The
+// values are those of repack_gguf(). Pages that were read are given back when
+// the object goes, which must be before the file does. Errors: bad_file if the
+// file shrank.
 std::unique_ptr<const QuantizedRows> gguf_rows(
     const MappedFile& file,
     const GgufTensor& tensor,

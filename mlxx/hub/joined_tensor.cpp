@@ -28,8 +28,12 @@ class Joined : public TensorRecipe {
   // part is in memory beside the whole.
   Weight load(const LoadDtype& dtype) const override {
     std::vector<Target> targets;
+    std::vector<mx::array> global_scales;
     for (const auto& recipe : parts_) {
       Weight part = recipe->load(dtype);
+      if (part.global_scale) {
+        global_scales.push_back(mx::reshape(*part.global_scale, mx::Shape{}));
+      }
       size_t at = 0;
       for_each_part(part, [&](const mx::array& a) {
         if (&recipe == &parts_.front()) {
@@ -49,7 +53,12 @@ class Joined : public TensorRecipe {
       return i < targets.size() ? std::optional(targets[i].out.array)
                                 : std::nullopt;
     };
-    return {targets[0].out.array, part(1), part(2)};
+    std::optional<mx::array> global_scale;
+    if (!global_scales.empty()) {
+      global_scale = mx::stack(global_scales);
+      global_scale->eval();
+    }
+    return {targets[0].out.array, part(1), part(2), global_scale};
   }
 
  private:
@@ -157,6 +166,9 @@ RecipePtr stack_tensors(
     std::vector<RecipePtr> parts,
     const std::string& place) {
   TensorInfo info = joined_info(parts, std::nullopt, place);
+  if (info.shape.size() != 2) {
+    refuse_global_scale(info, place);
+  }
   info.shape.insert(info.shape.begin(), static_cast<int64_t>(parts.size()));
   return std::make_shared<Joined>(info, std::move(parts), 0, true, place);
 }
@@ -169,6 +181,7 @@ RecipePtr concatenate_tensors(
     fail(ErrorKind::invalid_request, place, "no tensors to join");
   }
   size_t at = axis_of(parts.front()->info(), axis, place);
+  refuse_global_scale(parts.front()->info(), place);
   TensorInfo info = joined_info(parts, at, place);
   info.shape[at] = 0;
   for (const auto& part : parts) {

@@ -39,6 +39,7 @@ Quantization read_entry(const JsonView& view, const Quantization& fallback) {
     q.group_size = mode->group_size;
     q.bits = mode->bits;
   }
+  q.has_global_scale = view.boolean_or("global_scale", false);
   q.group_size =
       static_cast<int>(view.integer_or("group_size", q.group_size, 1, 1 << 16));
   q.bits = static_cast<int>(view.integer_or("bits", q.bits, 1, 32));
@@ -59,15 +60,6 @@ Quantization read_entry(const JsonView& view, const Quantization& fallback) {
   return q;
 }
 
-// "compressed-tensors (float-quantized)"
-std::string method_name(const JsonView& view) {
-  std::string method = view.string("quant_method");
-  if (view.has("format")) {
-    method += " (" + view.string("format") + ")";
-  }
-  return method;
-}
-
 }  // namespace
 
 QuantizationConfig QuantizationConfig::read(const Json& config) {
@@ -85,11 +77,7 @@ QuantizationConfig QuantizationConfig::read(const Json& config) {
   // mlx-lm writes its own settings under both names, without a method.
   if (key == std::string_view("quantization_config") &&
       view.has("quant_method")) {
-    fail(
-        ErrorKind::unsupported,
-        view.place(),
-        "weights quantized with '{}'; MLX's own quantization can be loaded",
-        method_name(view));
+    return result;
   }
   if (!view.has("bits") && !view.has("group_size") && !view.has("mode")) {
     fail(
@@ -99,9 +87,14 @@ QuantizationConfig QuantizationConfig::read(const Json& config) {
   }
   // mlx-lm's defaults.
   result.default_ = read_entry(view, {64, 4, "affine"});
+  // A module's entry that names no mode is affine, whatever the others are.
+  Quantization own_default = *result.default_;
+  if (own_default.mode != "affine") {
+    own_default = {64, 4, "affine"};
+  }
   for (const auto& [name, value] : view.json().items()) {
     if (value.is_object()) {
-      result.own_[name] = read_entry(view.object(name), *result.default_);
+      result.own_[name] = read_entry(view.object(name), own_default);
     } else if (value.is_boolean() && name.find('.') != std::string::npos) {
       result.own_[name] = value.get<bool>() ? result.default_ : std::nullopt;
     } else if (value.is_boolean() && !value.get<bool>()) {
@@ -114,7 +107,14 @@ QuantizationConfig QuantizationConfig::read(const Json& config) {
 std::optional<Quantization> QuantizationConfig::of(
     const std::string& module) const {
   auto own = own_.find(module);
-  return own != own_.end() ? own->second : default_;
+  if (own != own_.end()) {
+    return own->second;
+  }
+  auto all = default_;
+  if (all) {
+    all->is_default = true;
+  }
+  return all;
 }
 
 }  // namespace mlxx::hub

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <nlohmann/json.hpp>
+
 #include "mlxx/base/error.h"
 #include "mlxx/hub/tensor_recipe_checks.h"
 
@@ -12,7 +14,9 @@ namespace mlxx::hub {
 class RewrittenCheckpoint : public Checkpoint {
  public:
   explicit RewrittenCheckpoint(TensorRewrite&& rewrite)
-      : source_(rewrite.source_),
+      : owner_(std::move(rewrite.owner_)),
+        source_(rewrite.source_),
+        config_(std::move(rewrite.config_)),
         table_(std::move(rewrite.table_)),
         dropped_(source_.dropped()) {
     for (const auto& [name, recipe] : table_) {
@@ -33,7 +37,7 @@ class RewrittenCheckpoint : public Checkpoint {
     return source_.format();
   }
   const Json& config() const override {
-    return source_.config();
+    return config_ ? *config_ : source_.config();
   }
   const Json& generation_config() const override {
     return source_.generation_config();
@@ -74,7 +78,9 @@ class RewrittenCheckpoint : public Checkpoint {
   }
 
  private:
+  std::shared_ptr<const Checkpoint> owner_;
   const Checkpoint& source_;
+  std::shared_ptr<const Json> config_;
   TensorRewrite::Table table_;
   std::vector<TensorInfo> infos_;
   std::vector<DroppedTensor> dropped_;
@@ -113,8 +119,17 @@ TensorRewrite::TensorRewrite(const Checkpoint& source) : source_(source) {
   }
 }
 
+TensorRewrite::TensorRewrite(std::shared_ptr<const Checkpoint> source)
+    : TensorRewrite(*source) {
+  owner_ = std::move(source);
+}
+
 std::string TensorRewrite::place() const {
   return source_.path().string();
+}
+
+void TensorRewrite::set_config(Json config) {
+  config_ = std::make_shared<const Json>(std::move(config));
 }
 
 bool TensorRewrite::has(std::string_view name) const {
@@ -410,7 +425,8 @@ void TensorRewrite::apply(
       .shape = tensor.shape,
       .quantization = std::nullopt,
       .stored = tensor.stored,
-      .compute = [change = std::move(change)](std::span<const Weight> in) {
+      .compute = [change = std::move(
+                      change)](std::span<const Weight> in, const auto&) {
         return Weight{change(in[0].weight), std::nullopt, std::nullopt};
       }};
   put(name, derive_tensor({take(name)}, std::move(derivation), place()));

@@ -25,13 +25,19 @@ class TensorRewrite {
  public:
   // `source` has to outlive this and what finish() makes.
   explicit TensorRewrite(const Checkpoint& source);
+  // Kept alive by what finish() makes.
+  explicit TensorRewrite(std::shared_ptr<const Checkpoint> source);
 
+  // What errors name: the folder or file.
+  std::string place() const;
   const Checkpoint& source() const {
     return source_;
   }
   const Json& config() const {
-    return source_.config();
+    return config_ ? *config_ : source_.config();
   }
+  // What the finished checkpoint's config() is, instead of the source's.
+  void set_config(Json config);
   bool has(std::string_view name) const;
   // As it is now; its name in there may be an earlier one.
   const TensorInfo& info(std::string_view name) const;
@@ -120,9 +126,9 @@ class TensorRewrite {
   friend class RewrittenCheckpoint;
   using Table = std::map<std::string, RecipePtr, std::less<>>;
 
-  std::string place() const;
-
+  std::shared_ptr<const Checkpoint> owner_;
   const Checkpoint& source_;
+  std::shared_ptr<const Json> config_;  // null: the source's
   Table table_;
   std::vector<DroppedTensor> dropped_;
 };

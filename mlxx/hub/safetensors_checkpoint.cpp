@@ -11,9 +11,11 @@
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/sha256.h"
 #include "mlxx/core/safetensors.h"
+#include "mlxx/hub/foreign_quantization.h"
 #include "mlxx/hub/quantization_config.h"
 #include "mlxx/hub/safetensors_shards.h"
 #include "mlxx/hub/text_files.h"
+#include "mlxx/hub/text_part.h"
 
 namespace mlxx::hub {
 
@@ -28,13 +30,15 @@ struct Location {
 // The parts of one logical parameter; scales and biases if it is quantized.
 struct Source {
   Location weight;
-  Location scales;
-  Location biases;
+  Location scales = {};
+  Location biases = {};
+  Location global_scale = {};
 };
 
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kScales = ".scales";
 constexpr std::string_view kBiases = ".biases";
+constexpr std::string_view kGlobalScale = ".global_scale";
 
 bool is_floating(const std::string& dtype) {
   return dtype == "BF16" || dtype == "F16" || dtype == "F32";
@@ -46,7 +50,10 @@ class SafetensorsCheckpoint : public Checkpoint {
       : path_(folder) {
     config_ = read_json_object(folder / "config.json");
     check_code();
-    quantization_ = QuantizationConfig::read(config_);
+    foreign_ = ForeignQuantization::find(config_, folder);
+    if (!foreign_) {
+      quantization_ = QuantizationConfig::read(config_);
+    }
     auto generation = folder / "generation_config.json";
     if (std::filesystem::exists(generation)) {
       generation_config_ = read_json_object(generation);
@@ -100,19 +107,37 @@ class SafetensorsCheckpoint : public Checkpoint {
       fail(ErrorKind::not_found, place(), "there is no tensor '{}'", name);
     }
     auto load_part = [](const Location& part) {
-      return part.entry ? std::optional(part.file->load(*part.entry))
-                        : std::nullopt;
+      return part.entry ? std::optional(load_entry(part)) : std::nullopt;
     };
     const Source& source = found->second;
     return {
-        source.weight.file->load(*source.weight.entry),
+        load_entry(source.weight),
         load_part(source.scales),
-        load_part(source.biases)};
+        load_part(source.biases),
+        load_part(source.global_scale)};
+  }
+
+  // Absent: MLX's own, or none. Present: tensors() are those of the files.
+  const std::optional<ForeignQuantization>& foreign() const {
+    return foreign_;
   }
 
  private:
   std::string place() const {
     return path_.string();
+  }
+
+  // The file's own pages where that is possible: what is packed into another
+  // form, or cut, is read once and from there. Eight-bit floats, which MLX has
+  // not, as their bytes.
+  static mx::array load_entry(const Location& at) {
+    constexpr uint64_t kWorthMapping = 64 << 10;
+    SafetensorsEntry entry = *at.entry;
+    if (entry.dtype.starts_with("F8_")) {
+      entry.dtype = "U8";
+    }
+    return entry.nbytes < kWorthMapping ? at.file->load(entry)
+                                        : at.file->map(entry);
   }
 
   // Code beside the weights is never run. model_file replaces the model by
@@ -173,9 +198,13 @@ class SafetensorsCheckpoint : public Checkpoint {
 
   void list_tensors() {
     for (const auto& [name, location] : stored_) {
+      if (foreign_) {
+        add_dense(name, {.weight = location});
+        continue;
+      }
       std::string_view view = name;
       bool is_part = false;
-      for (auto suffix : {kScales, kBiases}) {
+      for (auto suffix : {kScales, kBiases, kGlobalScale}) {
         if (view.ends_with(suffix)) {
           auto module =
               std::string(view.substr(0, view.size() - suffix.size()));
@@ -186,7 +215,7 @@ class SafetensorsCheckpoint : public Checkpoint {
       if (is_part) {
         continue;
       }
-      Source source{.weight = location, .scales = {}, .biases = {}};
+      Source source{.weight = location};
       if (view.ends_with(kWeight)) {
         add_weight(name, source);
       } else {
@@ -198,7 +227,10 @@ class SafetensorsCheckpoint : public Checkpoint {
   void add_dense(const std::string& name, const Source& source) {
     const SafetensorsEntry& entry = *source.weight.entry;
     // No GPU backend computes with 64-bit floats.
-    if (!safetensors_mlx_dtype(entry.dtype) || entry.dtype == "F64") {
+    bool is_known = foreign_ && foreign_->is_converted() &&
+        (entry.dtype == "F8_E4M3" || entry.dtype == "F8_E8M0");
+    bool is_number = safetensors_mlx_dtype(entry.dtype) && entry.dtype != "F64";
+    if (!is_known && !is_number) {
       fail(
           ErrorKind::unsupported,
           source.weight.file->path().string(),
@@ -243,14 +275,24 @@ class SafetensorsCheckpoint : public Checkpoint {
     if (biases) {
       source.biases = *biases;
     }
+    auto* global = find_stored(module + std::string(kGlobalScale));
+    if (quantization->is_default) {
+      quantization->has_global_scale = global != nullptr;
+      guess_form(source, *quantization);
+    }
+    if (global) {
+      source.global_scale = *global;
+    }
     TensorInfo info{
         .name = name,
         .shape = {},
         .stored = "U32 " + quantization->mode,
         .nbytes = source.weight.entry->nbytes + scales->entry->nbytes +
-            (biases ? biases->entry->nbytes : 0),
+            (biases ? biases->entry->nbytes : 0) +
+            (global ? global->entry->nbytes : 0),
         .quantization = quantization};
     info.shape = check_packed(module, source, *quantization);
+    check_global_scale(module, source, info);
     infos_.push_back(std::move(info));
     sources_[name] = source;
   }
@@ -259,6 +301,66 @@ class SafetensorsCheckpoint : public Checkpoint {
       const std::string& module,
       const std::string& what) const {
     fail(ErrorKind::bad_file, place(), "'{}': {}", module, what);
+  }
+
+  // The shapes say only what bits * group size is. The form that config.json
+  // has for all stays where it fits; else one that does and that shares the
+  // group size with it, if there is one. Which it is shows when the model knows
+  // its shape (models/load_weights.cpp).
+  static void guess_form(const Source& source, Quantization& q) {
+    const auto& weight = *source.weight.entry;
+    const auto& scales = *source.scales.entry;
+    if (weight.shape.empty() || scales.shape.empty() ||
+        scales.shape.back() <= 0 || weight.shape.back() > INT32_MAX ||
+        weight.shape.back() * 32 % scales.shape.back() != 0) {
+      return;
+    }
+    int64_t product = weight.shape.back() * 32 / scales.shape.back();
+    bool is_affine = scales.dtype != "U8";
+    if (is_affine == (q.mode == "affine") && product == q.bits * q.group_size) {
+      return;
+    }
+    auto fits = [&](int group, int bits, const char* mode) {
+      if (product == int64_t{group} * bits) {
+        q = {group, bits, mode, q.has_global_scale, true};
+        return true;
+      }
+      return false;
+    };
+    if (!is_affine) {
+      fits(16, 4, "nvfp4") || fits(32, 4, "mxfp4") || fits(32, 8, "mxfp8");
+      return;
+    }
+    for (int group : {q.group_size, 64, 32, 128}) {
+      for (int bits : {2, 3, 4, 5, 6, 8}) {
+        if (group % 32 == 0 && fits(group, bits, "affine")) {
+          return;
+        }
+      }
+    }
+  }
+
+  void check_global_scale(
+      const std::string& module,
+      const Source& source,
+      const TensorInfo& info) const {
+    const auto* entry = source.global_scale.entry;
+    bool is_wanted = info.quantization->has_global_scale;
+    if (!entry && !is_wanted) {
+      return;
+    }
+    auto rank = info.shape.size();
+    bool fits = entry && is_wanted && info.quantization->mode == "nvfp4" &&
+        entry->dtype == "F32" &&
+        (rank == 2 ? entry->shape.empty()
+                   : rank == 3 &&
+                 entry->shape == std::vector<int64_t>{info.shape[0]});
+    if (!fits) {
+      fail_module(
+          module,
+          "a global scale must be F32, one for each matrix of nvfp4 numbers, "
+          "in config.json and in the file");
+    }
   }
 
   // dtypes and shapes of the parts against bits and group size; returns the
@@ -323,6 +425,7 @@ class SafetensorsCheckpoint : public Checkpoint {
   std::filesystem::path path_;
   Json config_;
   Json generation_config_ = Json::object();
+  std::optional<ForeignQuantization> foreign_;
   QuantizationConfig quantization_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Location> stored_;
@@ -338,7 +441,11 @@ class SafetensorsCheckpoint : public Checkpoint {
 
 std::shared_ptr<const Checkpoint> open_safetensors_checkpoint(
     const std::filesystem::path& folder) {
-  return std::make_shared<SafetensorsCheckpoint>(folder);
+  auto files = std::make_shared<const SafetensorsCheckpoint>(folder);
+  const auto& foreign = files->foreign();
+  return text_part(
+      foreign && foreign->is_converted() ? convert_foreign(files, *foreign)
+                                         : files);
 }
 
 }  // namespace mlxx::hub

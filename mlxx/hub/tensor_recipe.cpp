@@ -13,7 +13,7 @@ namespace {
 
 void evaluate(const Weight& weight) {
   std::vector<mx::array> arrays{weight.weight};
-  for (const auto& part : {weight.scales, weight.biases}) {
+  for (const auto& part : {weight.scales, weight.biases, weight.global_scale}) {
     if (part) {
       arrays.push_back(*part);
     }
@@ -26,6 +26,9 @@ Weight own(const Weight& weight) {
   Weight copy = for_each_part(weight, [](const mx::array& part) {
     return materialize_copy(part);
   });
+  if (copy.global_scale) {
+    copy.global_scale = materialize_copy(*copy.global_scale);
+  }
   evaluate(copy);
   return copy;
 }
@@ -56,6 +59,13 @@ class Sliced : public TensorRecipe {
   Weight load(const LoadDtype& dtype) const override {
     Weight whole = of_->load(dtype);
     int64_t length = of_->info().shape[axis_];
+    if (whole.global_scale && whole.global_scale->ndim() > 0 && axis_ == 0) {
+      whole.global_scale = mx::slice(
+          *whole.global_scale,
+          {static_cast<int>(range_.begin)},
+          {static_cast<int>(range_.end)},
+          {static_cast<int>(range_.step)});
+    }
     return own(for_each_part(whole, [&](const mx::array& part) {
       auto rank = part.ndim();
       mx::Shape start(rank, 0), stop = part.shape(), strides(rank, 1);
@@ -130,7 +140,7 @@ class Derived : public TensorRecipe {
     for (const auto& input : inputs_) {
       loaded.push_back(input->load(dtype));
     }
-    Weight result = derivation_.compute(loaded);
+    Weight result = derivation_.compute(loaded, dtype);
     check(result);
     return own(result);
   }
@@ -221,6 +231,7 @@ RecipePtr transpose_tensor(
         info,
         fmt::format("it has no axes {}", fmt::join(permutation, ", ")));
   }
+  refuse_global_scale(info, place);
   if (info.quantization && permutation.back() != axes.back()) {
     fail(
         ErrorKind::unsupported,
@@ -257,6 +268,7 @@ RecipePtr reshape_tensor(
   if (!fits) {
     fail_shape(place, info, "it cannot become " + shape_text(shape));
   }
+  refuse_global_scale(info, place);
   info.shape = shape;
   mx::Shape lead(shape.begin(), shape.end() - 1);
   return std::make_shared<Viewed>(
@@ -317,6 +329,7 @@ RecipePtr derive_tensor(
   info.shape = derivation.shape;
   info.quantization = derivation.quantization;
   info.stored = derivation.stored;
+  info.loads_as = derivation.loads_as;
   return std::make_shared<Derived>(
       info,
       std::move(inputs),

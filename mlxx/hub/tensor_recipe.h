@@ -96,7 +96,9 @@ struct Derivation {
   std::optional<Quantization> quantization;
   std::string stored;  // what TensorInfo says: "BF16", "U32 affine"
   // Lazy or not. A result of another shape is an internal error.
-  std::function<Weight(std::span<const Weight> inputs)> compute;
+  std::function<Weight(std::span<const Weight> inputs, const LoadDtype& dtype)>
+      compute;
+  std::string loads_as = {};  // as TensorInfo's
 };
 
 RecipePtr derive_tensor(

@@ -46,10 +46,28 @@ inline bool same_quantization(const TensorInfo& a, const TensorInfo& b) {
     return t.quantization ? std::tuple(
                                 t.quantization->mode,
                                 t.quantization->bits,
-                                t.quantization->group_size)
-                          : std::tuple(std::string(), 0, 0);
+                                t.quantization->group_size,
+                                t.quantization->has_global_scale)
+                          : std::tuple(std::string(), 0, 0, false);
   };
   return key(a) == key(b);
+}
+
+inline bool has_global_scale(const TensorInfo& info) {
+  return info.quantization && info.quantization->has_global_scale;
+}
+
+// A number for each matrix has no place along the axes of one.
+inline void refuse_global_scale(
+    const TensorInfo& info,
+    const std::string& place) {
+  if (has_global_scale(info)) {
+    fail(
+        ErrorKind::unsupported,
+        place,
+        "tensor '{}' has a global scale, with which it cannot change its axes",
+        info.name);
+  }
 }
 
 // Calls f on weight, scales and biases, those that are there.
@@ -58,7 +76,11 @@ Weight for_each_part(const Weight& weight, F&& f) {
   auto apply = [&](const std::optional<mx::array>& part) {
     return part ? std::optional<mx::array>(f(*part)) : std::nullopt;
   };
-  return {f(weight.weight), apply(weight.scales), apply(weight.biases)};
+  return {
+      f(weight.weight),
+      apply(weight.scales),
+      apply(weight.biases),
+      weight.global_scale};
 }
 
 }  // namespace mlxx::hub

@@ -15,7 +15,7 @@
 namespace mlxx::models {
 namespace {
 
-using TensorMap = std::map<std::string, const hub::TensorInfo*>;
+using TensorMap = std::map<std::string, hub::TensorInfo>;
 
 std::string shape_text(const auto& shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
@@ -49,13 +49,41 @@ DtypePlan plan_dtypes(
   return {half, {.scales = half}};
 }
 
+// Where config.json names no form for a packed matrix, only the product of
+// bits and group size is sure; with the width that the model wants both are, as
+// in mlx-lm.
+void settle_form(hub::TensorInfo& tensor, int64_t wanted_width) {
+  auto& q = *tensor.quantization;
+  int64_t width = tensor.shape.back();
+  int64_t packed_bits = width * q.bits;
+  int64_t groups = width / q.group_size;
+  if (!q.is_default || q.mode != "affine" || width == wanted_width ||
+      wanted_width <= 0 || groups <= 0 || packed_bits % wanted_width != 0 ||
+      wanted_width % groups != 0) {
+    return;
+  }
+  int64_t bits = packed_bits / wanted_width;
+  int64_t group = wanted_width / groups;
+  bool fits = (group == 32 || group == 64 || group == 128) &&
+      (bits == 2 || bits == 3 || bits == 4 || bits == 5 || bits == 6 ||
+       bits == 8);
+  if (fits) {
+    q.bits = static_cast<int>(bits);
+    q.group_size = static_cast<int>(group);
+    tensor.shape.back() = wanted_width;
+  }
+}
+
 // Names and shapes, before a byte of weights is read.
 void check_parameter(
     const std::string& place,
     const std::string& name,
     const Parameter& parameter,
-    const hub::TensorInfo& tensor) {
+    hub::TensorInfo& tensor) {
   const auto& wanted = parameter.shape();
+  if (tensor.quantization && !wanted.empty()) {
+    settle_form(tensor, wanted.back());
+  }
   if (!std::ranges::equal(wanted, tensor.shape)) {
     fail(
         ErrorKind::bad_file,
@@ -132,7 +160,11 @@ WeightArrays load_arrays(
   auto cast_part = [&](const std::optional<mx::array>& part) {
     return part ? std::optional(cast(*part, plan.compute)) : std::nullopt;
   };
-  return {weight.weight, cast_part(weight.scales), cast_part(weight.biases)};
+  return {
+      weight.weight,
+      cast_part(weight.scales),
+      cast_part(weight.biases),
+      weight.global_scale};
 }
 
 // Null if the tensor has to take the way through MLX's form.
@@ -175,7 +207,7 @@ void load_weights(
   TensorMap unused;
   uint64_t total = 0;
   for (const auto& tensor : checkpoint.tensors()) {
-    unused[tensor.name] = &tensor;
+    unused[tensor.name] = tensor;
   }
   TensorMap used;
   target.visit([&](const std::string& name, Parameter& parameter) {
@@ -188,8 +220,8 @@ void load_weights(
           name,
           shape_text(parameter.shape()));
     }
-    check_parameter(place, name, parameter, *found->second);
-    total += found->second->nbytes;
+    check_parameter(place, name, parameter, found->second);
+    total += found->second.nbytes;
     used.insert(unused.extract(found));
   });
   check_surplus(place, target, unused);
@@ -208,7 +240,7 @@ void load_weights(
     }
   });
   target.visit([&](const std::string& name, Parameter& parameter) {
-    const hub::TensorInfo& tensor = *used.at(name);
+    const hub::TensorInfo& tensor = used.at(name);
     if (parameter.kind() == Parameter::Kind::matrix) {
       parameter.set_product(product);
     }

@@ -181,8 +181,8 @@ TEST_F(GgufModel, OtherArchitecturesAndTensorsAreNamed) {
         std::string("tensor '") + name + "' is not known in the architecture");
   }
   GgufBuilder k = tiny_llama();
-  k.tensor("blk.1.attn_v.weight", {256, 1}, 14, std::string(210, '\0'));
-  expect_error(k, "unsupported", "is stored as Q6_K");
+  k.tensor("blk.1.attn_v.weight", {256, 1}, 16, std::string(66, '\0'));
+  expect_error(k, "unsupported", "is stored as IQ2_XXS");
   GgufBuilder s = tiny_llama();
   s.value("split.count", 2, GgufBuilder::raw<uint16_t>(3));
   expect_error(s, "unsupported", "one of 3 parts of a split GGUF file");

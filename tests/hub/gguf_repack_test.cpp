@@ -290,12 +290,10 @@ TEST_F(Repack, OtherTypesAreNamed) {
     size_t bytes;
   };
   for (const Other& other :
-       {Other{6, "Q5_0", 32, 22},
-        Other{7, "Q5_1", 32, 24},
-        Other{12, "Q4_K", 256, 144},
-        Other{13, "Q5_K", 256, 176},
-        Other{14, "Q6_K", 256, 210},
-        Other{20, "IQ4_NL", 32, 18}}) {
+       {Other{9, "Q8_1", 32, 36},
+        Other{16, "IQ2_XXS", 256, 66},
+        Other{21, "IQ3_S", 256, 110},
+        Other{34, "TQ1_0", 256, 54}}) {
     EXPECT_ERROR(
         repack(other.id, 1, other.columns, std::string(other.bytes, 1)),
         "unsupported",

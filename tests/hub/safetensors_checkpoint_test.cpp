@@ -303,9 +303,10 @@ TEST_F(SafetensorsModel, PackedWeightsThatContradictTheConfigAreNamed) {
     weights("model.safetensors", arrays);
   };
   const std::string four = R"({"group_size":64,"bits":4})";
-  with(R"({"group_size":64,"bits":8})", packed("m.q", 64, 4));
+  const std::string own = R"({"group_size":64,"bits":4,"m.q":)";
+  with(own + R"({"bits":8}})", packed("m.q", 64, 4));
   expect_error("bad_file", "'m.q': packed shape [4, 16] and scales [4, 2]");
-  with(R"({"group_size":32,"bits":4})", packed("m.q", 64, 4));
+  with(own + R"({"group_size":32}})", packed("m.q", 64, 4));
   expect_error("bad_file", "do not fit 4 bits in groups of 32");
   with(R"({"group_size":64,"bits":4,"m.q":false})", packed("m.q", 64, 4));
   expect_error("bad_file", "config.json says that it is dense");
@@ -362,27 +363,70 @@ TEST_F(SafetensorsModel, ImpossibleQuantizationsAreRefused) {
   }
 }
 
-TEST_F(SafetensorsModel, OtherMethodsOfQuantizationAreNamed) {
-  weights("model.safetensors", {{"a", ones(1)}});
-  struct Case {
-    const char* json;
-    const char* part;
-  };
-  for (const Case& c :
-       {Case{
-            R"({"quant_method":"compressed-tensors",
-                    "format":"float-quantized"})",
-            "'compressed-tensors (float-quantized)'"},
-        Case{
-            R"({"quant_method":"fp8","weight_block_size":[128,128]})",
-            "'fp8'"},
-        Case{R"({"quant_method":"awq","bits":4,"group_size":128})", "'awq'"},
-        Case{
-            R"({"quant_method":"gptq","bits":4,"group_size":128})",
-            "'gptq'"}}) {
-    config(std::string(R"({"quantization_config":)") + c.json + "}");
-    expect_error("unsupported", c.part);
+TEST_F(SafetensorsModel, WhereNoFormIsNamedTheShapesDecide) {
+  // The entry for all is for other modules, as mlx-lm writes it.
+  config(R"({"quantization":{"group_size":64,"bits":4,
+      "n":{"group_size":32,"bits":2}}})");
+  weights(
+      "model.safetensors",
+      join({packed("a", 64, 8), packed("b", 32, 4), packed("n", 32, 2)}));
+  auto model = open();
+  const auto& a = *model->tensors()[0].quantization;
+  EXPECT_EQ(a.bits, 8);
+  EXPECT_EQ(a.group_size, 64);
+  EXPECT_TRUE(a.is_default);
+  // 4 x 32 and 2 x 64 look alike: what shares the group size is taken until
+  // the model says how wide the matrix is.
+  const auto& b = model->tensors()[1];
+  EXPECT_EQ(b.quantization->bits * b.quantization->group_size, 4 * 32);
+  EXPECT_FALSE(model->tensors()[2].quantization->is_default);
+}
+
+TEST_F(SafetensorsModel, ModesAreToldApartByTheirScales) {
+  config(R"({"quantization":{"group_size":64,"bits":4}})");
+  for (auto [mode, group, bits] :
+       {std::tuple("nvfp4", 16, 4),
+        std::tuple("mxfp4", 32, 4),
+        std::tuple("mxfp8", 32, 8)}) {
+    auto parts = mx::quantize(mx::random::normal({4, 128}), group, bits, mode);
+    weights(
+        "model.safetensors",
+        {{"m.weight", parts[0]}, {"m.scales", parts[1]}});
+    auto model = open();
+    EXPECT_EQ(model->tensors()[0].quantization->mode, mode);
+    EXPECT_EQ(model->tensors()[0].shape, (std::vector<int64_t>{4, 128}));
   }
+}
+
+TEST_F(SafetensorsModel, ExpertsMayHaveGlobalScales) {
+  auto make = [&](const mx::array& global) {
+    auto parts = mx::quantize(mx::random::normal({3, 4, 64}), 16, 4, "nvfp4");
+    weights(
+        "model.safetensors",
+        {{"m.weight", parts[0]},
+         {"m.scales", parts[1]},
+         {"m.global_scale", global}});
+  };
+  const auto quantized =
+      R"({"quantization":{"group_size":16,"bits":4,"mode":"nvfp4",
+          "m":{"group_size":16,"bits":4,"mode":"nvfp4","global_scale":true}}})";
+  config(quantized);
+  make(mx::array({1.0f, 2.0f, 3.0f}));
+  auto model = open();
+  ASSERT_EQ(model->tensors().size(), 1u);
+  EXPECT_EQ(model->tensors()[0].nbytes, 3u * 4 * 36 + 12);
+  Weight w = model->load("m.weight", {});
+  ASSERT_TRUE(w.global_scale);
+  EXPECT_EQ(w.global_scale->shape(), (mx::Shape{3}));
+  make(mx::array({1.0f, 2.0f}));
+  expect_error("bad_file", "'m': a global scale must be F32");
+  make(mx::ones({3}, mx::float16));
+  expect_error("bad_file", "'m': a global scale must be F32");
+  config(
+      R"({"quantization":{"group_size":16,"bits":4,"mode":"nvfp4",
+          "m":{"group_size":16,"bits":4,"mode":"nvfp4"}}})");
+  make(mx::array({1.0f, 2.0f, 3.0f}));
+  expect_error("bad_file", "'m': a global scale must be F32");
 }
 
 }  // namespace

@@ -131,6 +131,9 @@ std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder) {
          folder.write("sharded/model.safetensors.index.json", content);
          use_checkpoint(sharded, false);
        }});
+  for (auto& format : packed_mutation_formats(folder)) {
+    formats.push_back(std::move(format));
+  }
   return formats;
 }
 

@@ -21,8 +21,13 @@ struct MutationFormat {
   std::function<void(const std::string& content)> use;
 };
 
-// gguf, safetensors, config, tokenizer, packed_tokenizer and index. Files are
-// written into the folder.
+// What other programs packed: GGUF with all types of numbers, AWQ, GPTQ,
+// compressed-tensors, files and configs.
+std::vector<MutationFormat> packed_mutation_formats(
+    const TemporaryFolder& folder);
+
+// gguf, safetensors, config, tokenizer, packed_tokenizer, index and the above.
+// Files are written into the folder.
 std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder);
 
 }  // namespace mlxx

@@ -5,13 +5,25 @@
 
 namespace mlxx::kernels {
 
+namespace {
+
+// mx::quantized_matmul knows no global scale, which all outputs share.
+mx::array apply_global_scale(const mx::array& y, const mx::array& scale) {
+  constexpr float kLargest = 448 * 6;  // of e4m3 and of e2m1
+  mx::array factor = mx::multiply(scale, mx::array(1 / kLargest));
+  mx::array exact = mx::multiply(mx::astype(y, mx::float32), factor);
+  return mx::astype(exact, y.dtype());
+}
+
+}  // namespace
+
 mx::array quantized_matmul(const mx::array& x, const Parameter& matrix) {
   if (matrix.packed()) {
     return matrix.packed()->matmul(x);
   }
   const auto& quantization = *matrix.quantization();
   const auto& arrays = matrix.arrays();
-  return mx::quantized_matmul(
+  mx::array y = mx::quantized_matmul(
       x,
       arrays.weight,
       *arrays.scales,
@@ -20,6 +32,7 @@ mx::array quantized_matmul(const mx::array& x, const Parameter& matrix) {
       quantization.group_size,
       quantization.bits,
       quantization.mode);
+  return arrays.global_scale ? apply_global_scale(y, *arrays.global_scale) : y;
 }
 
 mx::array dequantize_rows(const Parameter& matrix, const mx::array& ids) {
@@ -35,14 +48,15 @@ mx::array dequantize_rows(const Parameter& matrix, const mx::array& ids) {
                     : std::nullopt,
       quantization.group_size,
       quantization.bits,
-      quantization.mode);
+      quantization.mode,
+      arrays.global_scale);
 }
 
 std::shared_ptr<const PackedWeights> pack_quantized(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,
     const Selection& selection) {
-  if (selection.fallback || backend() != Backend::cpu ||
+  if (selection.fallback || backend() != Backend::cpu || arrays.global_scale ||
       !PanelMatrix::can_pack(arrays, quantization)) {
     return nullptr;
   }
