@@ -10,6 +10,7 @@
 #include "mlxx/base/utf8.h"
 #include "mlxx/core/device.h"
 #include "mlxx/generate/special_tokens.h"
+#include "mlxx/hub/resident_form.h"
 #include "mlxx/kernels/select.h"
 #include "mlxx/models/registry.h"
 #include "mlxx/text/chat_template.h"
@@ -50,9 +51,36 @@ void read_config(const Json& config, ModelReport& report) {
   }
 }
 
+// What the model leaves out, beside what the checkpoint already does.
+std::vector<hub::DroppedTensor> dropped_tensors(
+    const hub::Checkpoint& checkpoint,
+    ModelReport& report) {
+  if (report.unsupported.empty()) {
+    try {
+      const auto& info = models::find_model(report.model_type);
+      if (auto rewritten = models::rewrite_checkpoint(info, checkpoint)) {
+        return rewritten->dropped();
+      }
+    } catch (const Error& error) {
+      report.unsupported = error.what();
+    }
+  }
+  return checkpoint.dropped();
+}
+
 void count_tensors(const hub::Checkpoint& checkpoint, ModelReport& report) {
+  std::set<std::string> left_out;
+  for (const auto& dropped : dropped_tensors(checkpoint, report)) {
+    auto& entry = report.left_out[dropped.reason];
+    entry.tensors += 1;
+    entry.bytes += dropped.info.nbytes;
+    left_out.insert(dropped.info.name);
+  }
   bool has_head = false;
   for (const auto& tensor : checkpoint.tensors()) {
+    if (left_out.contains(tensor.name)) {
+      continue;
+    }
     auto& type = report.stored[tensor.stored];
     // Unsigned: sizes come from a file, and one of zero excuses any other.
     uint64_t count = 1;
@@ -62,6 +90,9 @@ void count_tensors(const hub::Checkpoint& checkpoint, ModelReport& report) {
     type.tensors += 1;
     type.bytes += tensor.nbytes;
     type.parameters += count;
+    auto resident = hub::resident_form(tensor, checkpoint.format());
+    type.resident_forms.insert(resident.name);
+    type.resident_bytes += resident.bytes;
     report.parameters += count;
     has_head = has_head || tensor.name == "lm_head.weight";
   }
@@ -190,14 +221,25 @@ std::string format_model_report(const ModelReport& report) {
     line(
         first ? "stored as" : "",
         fmt::format(
-            "{}: {} tensors, {}, {:.2f} bits per weight",
+            "{}: {} tensors, {}, {:.2f} bits per weight; in memory {}, {}",
             type,
             stored.tensors,
             format_bytes(stored.bytes),
             stored.parameters > 0 ? 8.0 * static_cast<double>(stored.bytes) /
                     static_cast<double>(stored.parameters)
-                                  : 0.0));
+                                  : 0.0,
+            fmt::join(stored.resident_forms, " or "),
+            format_bytes(stored.resident_bytes)));
     first = false;
+  }
+  for (const auto& [reason, left_out] : report.left_out) {
+    line(
+        "left out",
+        fmt::format(
+            "{} tensors, {}: {}",
+            left_out.tensors,
+            format_bytes(left_out.bytes),
+            reason));
   }
   line(
       "tokenizer",
@@ -222,7 +264,13 @@ OrderedJson model_report_json(const ModelReport& report) {
     stored[type] = {
         {"tensors", entry.tensors},
         {"bytes", entry.bytes},
-        {"parameters", entry.parameters}};
+        {"parameters", entry.parameters},
+        {"resident_forms", entry.resident_forms},
+        {"resident_bytes", entry.resident_bytes}};
+  }
+  OrderedJson left_out = OrderedJson::object();
+  for (const auto& [reason, entry] : report.left_out) {
+    left_out[reason] = {{"tensors", entry.tensors}, {"bytes", entry.bytes}};
   }
   return OrderedJson{
       {"path", report.path},
@@ -243,6 +291,7 @@ OrderedJson model_report_json(const ModelReport& report) {
       {"vocab_size", number_or_null(report.vocab_size)},
       {"context_length", number_or_null(report.context_length)},
       {"stored", stored},
+      {"left_out", left_out},
       {"tokenizer_size", number_or_null(report.tokenizer_size)},
       {"tokenizer_error", text_or_null(report.tokenizer_error)},
       {"eos_ids", report.eos_ids},

@@ -18,6 +18,14 @@ struct ModelReport {
     int tensors = 0;
     uint64_t bytes = 0;
     uint64_t parameters = 0;
+    // In memory; several forms where modules differ.
+    std::set<std::string> resident_forms;
+    uint64_t resident_bytes = 0;
+  };
+  // Tensors that are left out for one reason.
+  struct LeftOut {
+    int tensors = 0;
+    uint64_t bytes = 0;
   };
 
   std::string path;
@@ -38,6 +46,7 @@ struct ModelReport {
   std::optional<int64_t> context_length;
   bool tied_embeddings = false;
   std::map<std::string, StoredType> stored;  // "Q4_1" -> how much of it
+  std::map<std::string, LeftOut> left_out;   // by reason: "vision tower"
 
   std::optional<int64_t> tokenizer_size;  // absent if it is unusable
   std::string tokenizer_error;
