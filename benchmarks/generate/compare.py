@@ -10,8 +10,7 @@ and most, and our share of the memory bandwidth.
 Every peer is measured with prompts and decoding: on every model, mlx-lm, which
 takes minutes for a round, on the first one only. On the first model llama.cpp
 is also met with one thread, after a long context, with several sequences, and
-with one core taken by another program, and the time to the first token is
-taken. --quick leaves these out.
+with one core taken by another program; --quick leaves these out.
 
 Quiet machines only: what else runs shows in every figure. The file is written
 after every row; a peer that fails costs its row, and the exit code is 1.
@@ -21,7 +20,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 from datetime import date
@@ -47,8 +45,6 @@ SEQUENCES = [
     for form in ("int16", "int8")
 ]
 BUSY = ("one core taken", ["-p", "512", "-n", "64"], {})
-# About 20 tokens.
-PROMPT = "Explain in two sentences why the sky is blue and sunsets are red."
 
 
 def processor():
@@ -97,16 +93,6 @@ def rows(name, situation, report):
             f"({theirs['ratio_min']:.2f} to {theirs['ratio_max']:.2f}) "
             f"| {bandwidth} |"
         )
-
-
-def first_tokens(options, model):
-    """Milliseconds from process start to the first token, several times."""
-    command = [options.mlxx, "generate", "-m", model, "-p", PROMPT]
-    command += ["-n", "1", "--json"]
-    reports = [run(command) for _ in range(2 + options.rounds)]
-    return reports[0]["prompt_tokens"], [
-        1e3 * report["seconds"]["first_token"] for report in reports[1:]
-    ]
 
 
 class Table:
@@ -162,21 +148,6 @@ def measure_models(options, table):
                     busy.wait()
 
 
-def measure_first_token(options, table):
-    name, model = options.models[0].split("=", 1)
-
-    def line():
-        tokens, times = first_tokens(options, model)
-        yield ""
-        yield (
-            f"First token of `mlxx generate` on {name}, {tokens} tokens of "
-            f"prompt, from process start: {statistics.median(times):.0f} ms "
-            f"({min(times):.0f} to {max(times):.0f})."
-        )
-
-    table.add(line)
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -212,8 +183,6 @@ def main():
         ],
     )
     measure_models(options, table)
-    if not options.quick:
-        measure_first_token(options, table)
     sys.exit(0 if table.complete else 1)
 
 
