@@ -14,7 +14,7 @@ Mlp::Mlp(const LayerSpec& spec)
 
 mx::array Mlp::operator()(const mx::array& x) const {
   if (!gate_) {
-    return down_(kernels::activate(up_(x), activation_));
+    return down_(kernels::activate(up_(x), activation_, selection_));
   }
   return down_(
       kernels::gated_activation((*gate_)(x), up_(x), activation_, selection_));

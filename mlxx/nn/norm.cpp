@@ -1,5 +1,6 @@
 #include "mlxx/nn/norm.h"
 
+#include "mlxx/kernels/layer_norm/layer_norm.h"
 #include "mlxx/kernels/rms_norm/rms_norm.h"
 
 namespace mlxx::nn {
@@ -21,11 +22,12 @@ mx::array Norm::operator()(const mx::array& x) const {
   if (spec_.kind == Kind::rms || spec_.kind == Kind::rms_plus_one) {
     return kernels::rms_norm(x, weight, spec_.eps, selection_);
   }
-  return mx::fast::layer_norm(
+  return kernels::layer_norm(
       x,
       weight,
       bias_ ? std::optional(bias_->value()) : std::nullopt,
-      spec_.eps);
+      spec_.eps,
+      selection_);
 }
 
 void Norm::visit(const std::string& prefix, const ParameterVisitor& visitor) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlxx/base/error.h"
+#include "mlxx/kernels/activation/activation_cpu.h"
 #include "mlxx/kernels/swiglu/swiglu.h"
 
 namespace mlxx::kernels {
@@ -74,7 +75,13 @@ constexpr std::array<std::pair<std::string_view, Activation>, 7> kNames = {{
 
 }  // namespace
 
-mx::array activate(const mx::array& x, Activation activation) {
+mx::array activate(
+    const mx::array& x,
+    Activation activation,
+    const Selection& selection) {
+  if (activation_cpu_covers(x, std::nullopt, selection)) {
+    return activation_cpu(x, std::nullopt, activation, selection);
+  }
   return mx::compile(function_of(activation), /* shapeless= */ true)({x})[0];
 }
 
@@ -85,6 +92,9 @@ mx::array gated_activation(
     const Selection& selection) {
   if (activation == Activation::silu) {
     return swiglu(gate, up, selection);
+  }
+  if (activation_cpu_covers(gate, up, selection)) {
+    return activation_cpu(gate, up, activation, selection);
   }
   return mx::multiply(activate(gate, activation), up);
 }

@@ -16,10 +16,13 @@ enum class Activation {
 };
 
 // x of any shape, in its dtype; the same order of operations as mlx.nn's.
-// Differentiable.
-mx::array activate(const mx::array& x, Activation activation);
+// Differentiable. On the CPU our own kernel computes float32.
+mx::array activate(
+    const mx::array& x,
+    Activation activation,
+    const Selection& selection = {});
 
-// activate(gate) * up, both of one shape. SiLU on the CPU is one kernel.
+// activate(gate) * up, both of one shape; one kernel on the CPU.
 mx::array gated_activation(
     const mx::array& gate,
     const mx::array& up,

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+
+#include "mlxx/core/mlx.h"
+#include "mlxx/kernels/activation/activation.h"
+
+namespace mlxx::kernels {
+
+// Whether our CPU kernel computes activate(x), or activate(x) * factor.
+bool activation_cpu_covers(
+    const mx::array& x,
+    const std::optional<mx::array>& factor,
+    const Selection& selection);
+
+mx::array activation_cpu(
+    const mx::array& x,
+    const std::optional<mx::array>& factor,
+    Activation activation,
+    const Selection& selection);
+
+}  // namespace mlxx::kernels
