@@ -35,6 +35,8 @@ void add_doctor_command(CLI::App& app, CommandContext& context);
 void add_runtime_command(CLI::App& app, CommandContext& context);
 void add_architectures_command(CLI::App& app, CommandContext& context);
 void add_logits_command(CLI::App& app, CommandContext& context);
+void add_embed_command(CLI::App& app, CommandContext& context);
+void add_rerank_command(CLI::App& app, CommandContext& context);
 void add_bench_command(CLI::App& app, CommandContext& context);
 void add_completions_command(CLI::App& app, CommandContext& context);
 

@@ -66,6 +66,37 @@ struct FunctionTable {
       void* user,
       mlxx_generate_result* result,
       ErrorText error);
+  mlxx_status (
+      *embedder_open)(const char* model, mlxx_embedder** out, ErrorText error);
+  mlxx_status (*embedder_close)(mlxx_embedder* embedder, ErrorText error);
+  mlxx_status (*embedder_get_info)(
+      mlxx_embedder* embedder,
+      mlxx_embedder_info* info,
+      ErrorText error);
+  mlxx_status (*embed)(
+      mlxx_embedder* embedder,
+      const char* const* texts,
+      size_t text_count,
+      const mlxx_embed_options* options,
+      float* vectors,
+      size_t capacity,
+      size_t* count,
+      mlxx_embed_result* result,
+      ErrorText error);
+  mlxx_status (
+      *reranker_open)(const char* model, mlxx_reranker** out, ErrorText error);
+  mlxx_status (*reranker_close)(mlxx_reranker* reranker, ErrorText error);
+  mlxx_status (*rerank)(
+      mlxx_reranker* reranker,
+      const char* query,
+      const char* const* documents,
+      size_t document_count,
+      const mlxx_rerank_options* options,
+      float* scores,
+      size_t capacity,
+      size_t* count,
+      mlxx_embed_result* result,
+      ErrorText error);
   mlxx_status (*memory_get)(mlxx_memory* memory, ErrorText error);
   mlxx_status (*memory_reset_peak)(ErrorText error);
   mlxx_status (*memory_clear_cache)(ErrorText error);

@@ -4,7 +4,10 @@
 #include <stop_token>
 
 #include "mlxx/capi/handle_table.h"
+#include "mlxx/capi/mlx_owned.h"
 #include "mlxx/capi/mlxx.h"
+#include "mlxx/embed/embedding_model.h"
+#include "mlxx/embed/reranker.h"
 #include "mlxx/generate/pipeline.h"
 
 namespace mlxx::capi {
@@ -13,11 +16,6 @@ namespace mlxx::capi {
 class OpenModel {
  public:
   OpenModel(generate::Pipeline pipeline, uint64_t file_bytes);
-  // Gives the arrays back on the MLX thread, where they came from, and waits
-  // for that outside of callbacks.
-  ~OpenModel();
-  OpenModel(const OpenModel&) = delete;
-  OpenModel& operator=(const OpenModel&) = delete;
 
   const generate::Pipeline& pipeline() const {
     return *pipeline_;
@@ -27,12 +25,14 @@ class OpenModel {
   }
 
  private:
-  std::shared_ptr<const generate::Pipeline> pipeline_;
+  MlxOwned<generate::Pipeline> pipeline_;
   mlxx_model_info info_;
 };
 
 // Handles are per process, as the ABI that hands them out is.
 HandleTable<mlxx_model, OpenModel>& open_models();
 HandleTable<mlxx_cancel, std::stop_source>& open_cancels();
+HandleTable<mlxx_embedder, MlxOwned<embed::EmbeddingModel>>& open_embedders();
+HandleTable<mlxx_reranker, MlxOwned<embed::Reranker>>& open_rerankers();
 
 }  // namespace mlxx::capi

@@ -255,6 +255,78 @@ mlxx_status mlxx_generate(
       result);
 }
 
+mlxx_status mlxx_embedder_open(const char* model, mlxx_embedder** out) {
+  if (out) {
+    *out = nullptr;
+  }
+  return forward(&FunctionTable::embedder_open, model, out);
+}
+
+mlxx_status mlxx_embedder_close(mlxx_embedder* embedder) {
+  return forward(&FunctionTable::embedder_close, embedder);
+}
+
+mlxx_status mlxx_embedder_get_info(
+    mlxx_embedder* embedder,
+    mlxx_embedder_info* info) {
+  return forward(&FunctionTable::embedder_get_info, embedder, info);
+}
+
+mlxx_status mlxx_embed(
+    mlxx_embedder* embedder,
+    const char* const* texts,
+    size_t text_count,
+    const mlxx_embed_options* options,
+    float* vectors,
+    size_t capacity,
+    size_t* count,
+    mlxx_embed_result* result) {
+  return forward(
+      &FunctionTable::embed,
+      embedder,
+      texts,
+      text_count,
+      options,
+      vectors,
+      capacity,
+      count,
+      result);
+}
+
+mlxx_status mlxx_reranker_open(const char* model, mlxx_reranker** out) {
+  if (out) {
+    *out = nullptr;
+  }
+  return forward(&FunctionTable::reranker_open, model, out);
+}
+
+mlxx_status mlxx_reranker_close(mlxx_reranker* reranker) {
+  return forward(&FunctionTable::reranker_close, reranker);
+}
+
+mlxx_status mlxx_rerank(
+    mlxx_reranker* reranker,
+    const char* query,
+    const char* const* documents,
+    size_t document_count,
+    const mlxx_rerank_options* options,
+    float* scores,
+    size_t capacity,
+    size_t* count,
+    mlxx_embed_result* result) {
+  return forward(
+      &FunctionTable::rerank,
+      reranker,
+      query,
+      documents,
+      document_count,
+      options,
+      scores,
+      capacity,
+      count,
+      result);
+}
+
 mlxx_status mlxx_memory_get(mlxx_memory* memory) {
   return forward(&FunctionTable::memory_get, memory);
 }

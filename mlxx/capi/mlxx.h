@@ -295,6 +295,96 @@ MLXX_API mlxx_status mlxx_generate(
     void* user,
     mlxx_generate_result* result);
 
+/* ---- Embeddings ----
+ * Calls run one after the other with those on models, and wait for their turn:
+ * in a callback they are refused. */
+
+typedef struct mlxx_embedder mlxx_embedder;
+
+/* Loads an embedding model, named as for mlxx_model_open(). *out is NULL after
+ * a failure. */
+MLXX_API mlxx_status mlxx_embedder_open(const char* model, mlxx_embedder** out);
+/* NULL is allowed. Calls that run go on to their end. */
+MLXX_API mlxx_status mlxx_embedder_close(mlxx_embedder* embedder);
+
+typedef struct mlxx_embedder_info {
+  size_t size;
+  int32_t dimensions; /* numbers of a vector */
+  int32_t max_tokens; /* of a text; 0: unknown */
+  int32_t layers;
+  int32_t hidden_size;
+  int32_t normalizes; /* 1: vectors have length 1 unless asked otherwise */
+  int32_t reserved;
+  char architecture[64]; /* "bert" */
+  char pooling[16];      /* "mean", "cls" or "lasttoken" */
+} mlxx_embedder_info;
+
+/* Fills in *info, whose size must be set. */
+MLXX_API mlxx_status
+mlxx_embedder_get_info(mlxx_embedder* embedder, mlxx_embedder_info* info);
+
+typedef struct mlxx_embed_options {
+  size_t size;
+  const char* prompt;      /* goes before every text, as it is */
+  const char* prompt_name; /* one of the model's prompts instead; both NULL:
+                              the model's default, if it has one */
+  int32_t normalize;       /* 1 yes, 0 no, -1 as the model says */
+  int32_t max_tokens;      /* texts are cut off here; 0: the model's limit */
+  int32_t dimensions;      /* only the first numbers; 0: all */
+  int32_t reserved;        /* 0 */
+} mlxx_embed_options;
+#define MLXX_EMBED_OPTIONS_INIT \
+  {sizeof(mlxx_embed_options), NULL, NULL, -1, 0, 0, 0}
+
+typedef struct mlxx_embed_result {
+  size_t size;
+  int64_t tokens;    /* of all texts */
+  int64_t dropped;   /* tokens that were cut off */
+  int32_t texts_cut; /* how many texts that were */
+  int32_t reserved;
+} mlxx_embed_result;
+#define MLXX_EMBED_RESULT_INIT {sizeof(mlxx_embed_result), 0, 0, 0, 0}
+
+/* The vectors of `text_count` texts, one after the other, as floats. *count is
+ * how many floats those are and is known before anything is computed: ask with
+ * a NULL buffer and capacity 0. A vector does not depend on the other texts.
+ * `options` and `result` may be NULL. */
+MLXX_API mlxx_status mlxx_embed(
+    mlxx_embedder* embedder,
+    const char* const* texts,
+    size_t text_count,
+    const mlxx_embed_options* options,
+    float* vectors,
+    size_t capacity,
+    size_t* count,
+    mlxx_embed_result* result);
+
+typedef struct mlxx_reranker mlxx_reranker;
+
+/* The same for a cross-encoder, which scores documents for a query. */
+MLXX_API mlxx_status mlxx_reranker_open(const char* model, mlxx_reranker** out);
+MLXX_API mlxx_status mlxx_reranker_close(mlxx_reranker* reranker);
+
+typedef struct mlxx_rerank_options {
+  size_t size;
+  int32_t max_tokens; /* of a query with a document; 0: the model's limit */
+  int32_t raw_scores; /* 1: the model's numbers as they are */
+} mlxx_rerank_options;
+#define MLXX_RERANK_OPTIONS_INIT {sizeof(mlxx_rerank_options), 0, 0}
+
+/* The scores of each document, one after the other: one float each, or as many
+ * as the model has labels. *count and the results as in mlxx_embed(). */
+MLXX_API mlxx_status mlxx_rerank(
+    mlxx_reranker* reranker,
+    const char* query,
+    const char* const* documents,
+    size_t document_count,
+    const mlxx_rerank_options* options,
+    float* scores,
+    size_t capacity,
+    size_t* count,
+    mlxx_embed_result* result);
+
 /* ---- Memory of arrays ---- */
 
 typedef struct mlxx_memory {

@@ -10,7 +10,6 @@
 #include "mlxx/capi/handles.h"
 #include "mlxx/capi/mlx_thread.h"
 #include "mlxx/capi/sized_struct.h"
-#include "mlxx/core/memory.h"
 #include "mlxx/hub/resolve.h"
 
 namespace mlxx::capi {
@@ -44,38 +43,38 @@ OpenModel::OpenModel(generate::Pipeline pipeline, uint64_t file_bytes)
   copy_name(pipeline_->checkpoint->format(), info_.format);
 }
 
-OpenModel::~OpenModel() {
-  try {
-    // The job's own: in a callback it is not waited for.
-    auto drop = [last = std::move(pipeline_)]() mutable {
-      last.reset();
-      clear_cache();
-    };
-    if (CallbackScope::is_inside()) {
-      mlx_thread().post(std::move(drop));
-    } else {
-      run_on_mlx_thread(std::move(drop));
-    }
-  } catch (...) {
-    // No memory for a job, or a forked process: what is left goes here.
-  }
+namespace {
+
+// One table for each kind of handle; their numbers never meet.
+constexpr uintptr_t kKindsOfHandles = 4;
+
+template <typename Table>
+Table& table_of(const char* name, uintptr_t first) {
+  static auto* table =
+      std::make_unique<Table>(name, first, kKindsOfHandles).release();
+  return *table;
 }
 
+}  // namespace
+
 HandleTable<mlxx_model, OpenModel>& open_models() {
-  static auto* table =
-      std::make_unique<HandleTable<mlxx_model, OpenModel>>("model", 1, 2)
-          .release();
-  return *table;
+  return table_of<HandleTable<mlxx_model, OpenModel>>("model", 1);
 }
 
 HandleTable<mlxx_cancel, std::stop_source>& open_cancels() {
-  static auto* table =
-      std::make_unique<HandleTable<mlxx_cancel, std::stop_source>>(
-          "cancel",
-          2,
-          2)
-          .release();
-  return *table;
+  return table_of<HandleTable<mlxx_cancel, std::stop_source>>("cancel", 2);
+}
+
+HandleTable<mlxx_embedder, MlxOwned<embed::EmbeddingModel>>& open_embedders() {
+  return table_of<HandleTable<mlxx_embedder, MlxOwned<embed::EmbeddingModel>>>(
+      "embedder",
+      3);
+}
+
+HandleTable<mlxx_reranker, MlxOwned<embed::Reranker>>& open_rerankers() {
+  return table_of<HandleTable<mlxx_reranker, MlxOwned<embed::Reranker>>>(
+      "reranker",
+      4);
 }
 
 mlxx_status model_open(

@@ -79,6 +79,17 @@ int mlxx_tokenizer_encode_marked(
     MlxxBytes* ids,
     MlxxBytes* error);
 
+int mlxx_tokenizer_encode_input(
+    const MlxxTokenizer* tokenizer,
+    const uint8_t* first,
+    size_t first_length,
+    const uint8_t* second,
+    size_t second_length,
+    bool lower_case,
+    size_t longest,
+    MlxxBytes* out,
+    MlxxBytes* error);
+
 struct MlxxStream;
 MlxxStream* mlxx_stream_new(
     const MlxxTokenizer* tokenizer,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mlxx/base/utf8.h"
+#include "mlxx/text/text_checks.h"
 #include "mlxx/text/tokenizer_impl.h"
 
 namespace mlxx::text {
@@ -20,6 +21,23 @@ uint32_t checked_id(int32_t id) {
 }
 
 }  // namespace
+
+void check_text(std::string_view text) {
+  if (text.size() > kLongestText) {
+    fail(
+        ErrorKind::invalid_request,
+        "tokenizer",
+        "the text has {} bytes, the limit is {}",
+        text.size(),
+        kLongestText);
+  }
+  if (!is_valid_utf8(text)) {
+    fail(
+        ErrorKind::invalid_request,
+        "tokenizer",
+        "the text is not valid UTF-8");
+  }
+}
 
 std::vector<int32_t> take_ids(MlxxBytes bytes) {
   std::vector<int32_t> ids(bytes.length / sizeof(int32_t));
@@ -72,20 +90,7 @@ Tokenizer::~Tokenizer() = default;
 std::vector<int32_t> Tokenizer::encode(
     std::string_view text,
     const EncodeOptions& options) const {
-  if (text.size() > kLongestText) {
-    fail(
-        ErrorKind::invalid_request,
-        "tokenizer",
-        "the text has {} bytes, the limit is {}",
-        text.size(),
-        kLongestText);
-  }
-  if (!is_valid_utf8(text)) {
-    fail(
-        ErrorKind::invalid_request,
-        "tokenizer",
-        "the text is not valid UTF-8");
-  }
+  check_text(text);
   MlxxBytes ids{}, error{};
   int code = mlxx_tokenizer_encode(
       impl_->handle,

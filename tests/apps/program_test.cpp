@@ -11,6 +11,8 @@ namespace {
 const std::vector<std::string> kVerbs = {
     "generate",
     "chat",
+    "embed",
+    "rerank",
     "show",
     "list",
     "pull",

@@ -98,10 +98,7 @@ static void handles_that_are_none(mlxx_model* model, const char* part) {
   memset(&info, 0, sizeof info);
   info.size = sizeof info;
   chat.messages = "[]";
-  expect_error(
-      mlxx_model_get_info(model, &info),
-      MLXX_INVALID_REQUEST,
-      part);
+  expect_error(mlxx_model_get_info(model, &info), MLXX_INVALID_REQUEST, part);
   expect_error(
       mlxx_tokenize(model, "a", 1, 0, tokens, 4, &count),
       MLXX_INVALID_REQUEST,
@@ -182,6 +179,58 @@ static void models(void) {
   expect(mlxx_cancel_close(cancel) == MLXX_OK, "closing the other");
 }
 
+static void embedders(void) {
+  mlxx_embedder* embedder = (mlxx_embedder*)&failures;
+  mlxx_reranker* reranker = (mlxx_reranker*)&failures;
+  mlxx_cancel* cancel = NULL;
+  mlxx_embedder_info info;
+  const char* texts[] = {"a"};
+  float numbers[4];
+  size_t count = 99;
+  expect_error(
+      mlxx_embedder_open("/nonexistent/model", &embedder),
+      MLXX_NOT_FOUND,
+      "/nonexistent/model");
+  expect(embedder == NULL, "no embedder");
+  expect_error(
+      mlxx_embedder_open(NULL, &embedder),
+      MLXX_INVALID_REQUEST,
+      "NULL");
+  expect_error(mlxx_embedder_open("a", NULL), MLXX_INVALID_REQUEST, "NULL");
+  expect_error(
+      mlxx_reranker_open("/nonexistent/model", &reranker),
+      MLXX_NOT_FOUND,
+      "/nonexistent/model");
+  expect(reranker == NULL, "no reranker");
+  expect(mlxx_embedder_close(NULL) == MLXX_OK, "closing no embedder");
+  expect(mlxx_reranker_close(NULL) == MLXX_OK, "closing no reranker");
+  memset(&info, 0, sizeof info);
+  info.size = sizeof info;
+  expect_error(
+      mlxx_embedder_get_info(NULL, &info),
+      MLXX_INVALID_REQUEST,
+      "embedder is NULL");
+  expect_error(
+      mlxx_embed(NULL, texts, 1, NULL, numbers, 4, &count, NULL),
+      MLXX_INVALID_REQUEST,
+      "embedder is NULL");
+  expect_error(
+      mlxx_rerank(NULL, "q", texts, 1, NULL, numbers, 4, &count, NULL),
+      MLXX_INVALID_REQUEST,
+      "reranker is NULL");
+  /* A handle of one kind is none of another. */
+  expect(mlxx_cancel_open(&cancel) == MLXX_OK, "a cancel");
+  expect_error(
+      mlxx_embedder_close((mlxx_embedder*)cancel),
+      MLXX_INVALID_REQUEST,
+      "no open handle");
+  expect_error(
+      mlxx_reranker_close((mlxx_reranker*)cancel),
+      MLXX_INVALID_REQUEST,
+      "no open handle");
+  expect(mlxx_cancel_close(cancel) == MLXX_OK, "closing it");
+}
+
 static void* fail_elsewhere(void* user) {
   (void)user;
   expect(mlxx_last_error()[0] == '\0', "no error of another thread");
@@ -204,7 +253,9 @@ static void errors_of_threads(void) {
   expect(strstr(message, "mlxx_model_close") != NULL, "the error of here");
   /* A later failure must not change what was handed out. */
   expect(mlxx_memory_get(NULL) == MLXX_INVALID_REQUEST, "another error");
-  expect(strstr(message, "mlxx_model_close") != NULL, "valid until asked again");
+  expect(
+      strstr(message, "mlxx_model_close") != NULL,
+      "valid until asked again");
   expect_error(MLXX_INVALID_REQUEST, MLXX_INVALID_REQUEST, "mlxx_memory_get");
 }
 
@@ -218,6 +269,7 @@ int main(void) {
   expect(strstr(mlxx_libmlx_path(), "libmlx") != NULL, "libmlx's path");
   sizes_of_structs();
   models();
+  embedders();
   errors_of_threads();
   expect(
       strcmp(mlxx_status_name(MLXX_CANCELLED), "cancelled") == 0,

@@ -56,6 +56,10 @@ TEST(ExportedSymbols, CLibraryShowsItsHeader) {
           "mlxx_cancel_open",
           "mlxx_cancel_request",
           "mlxx_detokenize",
+          "mlxx_embed",
+          "mlxx_embedder_close",
+          "mlxx_embedder_get_info",
+          "mlxx_embedder_open",
           "mlxx_generate",
           "mlxx_init",
           "mlxx_last_error",
@@ -67,6 +71,9 @@ TEST(ExportedSymbols, CLibraryShowsItsHeader) {
           "mlxx_model_close",
           "mlxx_model_get_info",
           "mlxx_model_open",
+          "mlxx_rerank",
+          "mlxx_reranker_close",
+          "mlxx_reranker_open",
           "mlxx_status_name",
           "mlxx_tokenize",
           "mlxx_version"}));
@@ -79,13 +86,18 @@ TEST(ExportedSymbols, CLibraryHasVersions) {
       "nm -D --defined-only --with-symbol-versions '" MLXX_C_LIBRARY "'"));
   std::string line;
   int functions = 0;
+  int added = 0;
   while (std::getline(lines, line)) {
     if (line.find(" T ") != std::string::npos) {
       ++functions;
-      EXPECT_TRUE(line.ends_with("@@MLXX_1")) << line;
+      bool is_new = line.find(" mlxx_embed") != std::string::npos ||
+          line.find(" mlxx_rerank") != std::string::npos;
+      added += is_new ? 1 : 0;
+      EXPECT_TRUE(line.ends_with(is_new ? "@@MLXX_2" : "@@MLXX_1")) << line;
     }
   }
-  EXPECT_EQ(functions, 19);
+  EXPECT_EQ(functions, 26);
+  EXPECT_EQ(added, 7);
 }
 
 TEST(NeededLibraries, OnlyTheImplementationNeedsMlx) {

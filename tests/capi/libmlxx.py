@@ -68,6 +68,32 @@ class GenerateResult(Sized):
                 ("stop_index", c_int32)]
 
 
+class EmbedderInfo(Sized):
+    c_name, defaults = "mlxx_embedder_info", {}
+    _fields_ = [("size", c_size_t), ("dimensions", c_int32), ("max_tokens", c_int32),
+                ("layers", c_int32), ("hidden_size", c_int32), ("normalizes", c_int32),
+                ("reserved", c_int32), ("architecture", ctypes.c_char * 64),
+                ("pooling", ctypes.c_char * 16)]
+
+
+class EmbedOptions(Sized):
+    c_name, defaults = "mlxx_embed_options", {"normalize": -1}
+    _fields_ = [("size", c_size_t), ("prompt", c_char_p), ("prompt_name", c_char_p),
+                ("normalize", c_int32), ("max_tokens", c_int32), ("dimensions", c_int32),
+                ("reserved", c_int32)]
+
+
+class EmbedResult(Sized):
+    c_name, defaults = "mlxx_embed_result", {}
+    _fields_ = [("size", c_size_t), ("tokens", c_int64), ("dropped", c_int64),
+                ("texts_cut", c_int32), ("reserved", c_int32)]
+
+
+class RerankOptions(Sized):
+    c_name, defaults = "mlxx_rerank_options", {}
+    _fields_ = [("size", c_size_t), ("max_tokens", c_int32), ("raw_scores", c_int32)]
+
+
 class Memory(Sized):
     c_name, defaults = "mlxx_memory", {}
     _fields_ = [("size", c_size_t), ("active", c_uint64), ("cache", c_uint64),
@@ -79,7 +105,8 @@ class Options(Sized):
     _fields_ = [("size", c_size_t), ("libmlx", c_char_p), ("blas", c_char_p)]
 
 
-STRUCTS = (Options, ModelOptions, ModelInfo, Chat, GenerateOptions, GenerateResult, Memory)
+STRUCTS = (Options, ModelOptions, ModelInfo, Chat, GenerateOptions, GenerateResult, EmbedderInfo,
+           EmbedOptions, EmbedResult, RerankOptions, Memory)
 
 
 class MlxxError(Exception):
@@ -106,6 +133,15 @@ class Library:
         "cancel_close": [c_void_p],
         "generate": [c_void_p, c_char_p, POINTER(GenerateOptions), TextCallback, c_void_p,
                      POINTER(GenerateResult)],
+        "embedder_open": [c_char_p, POINTER(c_void_p)],
+        "embedder_close": [c_void_p],
+        "embedder_get_info": [c_void_p, POINTER(EmbedderInfo)],
+        "embed": [c_void_p, POINTER(c_char_p), c_size_t, POINTER(EmbedOptions), POINTER(c_float),
+                  c_size_t, POINTER(c_size_t), POINTER(EmbedResult)],
+        "reranker_open": [c_char_p, POINTER(c_void_p)],
+        "reranker_close": [c_void_p],
+        "rerank": [c_void_p, c_char_p, POINTER(c_char_p), c_size_t, POINTER(RerankOptions),
+                   POINTER(c_float), c_size_t, POINTER(c_size_t), POINTER(EmbedResult)],
         "memory_get": [POINTER(Memory)],
         "memory_reset_peak": [],
         "memory_clear_cache": [],

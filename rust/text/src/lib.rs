@@ -8,6 +8,7 @@ mod byte_level;
 mod grammar;
 mod marked;
 mod model;
+mod model_input;
 mod pack_bpe;
 mod packed_bpe;
 mod spelling;

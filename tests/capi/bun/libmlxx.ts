@@ -35,6 +35,19 @@ const SYMBOLS = {
     args: ["ptr", "ptr", "ptr", "function", "ptr", "ptr"],
     returns: "i32",
   },
+  mlxx_embedder_open: { args: ["ptr", "ptr"], returns: "i32" },
+  mlxx_embedder_close: { args: ["ptr"], returns: "i32" },
+  mlxx_embedder_get_info: { args: ["ptr", "ptr"], returns: "i32" },
+  mlxx_embed: {
+    args: ["ptr", "ptr", "u64", "ptr", "ptr", "u64", "ptr", "ptr"],
+    returns: "i32",
+  },
+  mlxx_reranker_open: { args: ["ptr", "ptr"], returns: "i32" },
+  mlxx_reranker_close: { args: ["ptr"], returns: "i32" },
+  mlxx_rerank: {
+    args: ["ptr", "ptr", "ptr", "u64", "ptr", "ptr", "u64", "ptr", "ptr"],
+    returns: "i32",
+  },
   mlxx_memory_get: { args: ["ptr"], returns: "i32" },
   mlxx_memory_reset_peak: { args: [], returns: "i32" },
   mlxx_memory_clear_cache: { args: [], returns: "i32" },
@@ -77,6 +90,20 @@ export const STRUCTS: Record<string, [string, Kind][]> = {
     ["peak_memory_bytes", "u64"], ["prompt_tokens", "i32"], ["generated_tokens", "i32"],
     ["finish", "i32"], ["stop_index", "i32"],
   ],
+  mlxx_embedder_info: [
+    ["size", "u64"], ["dimensions", "i32"], ["max_tokens", "i32"], ["layers", "i32"],
+    ["hidden_size", "i32"], ["normalizes", "i32"], ["reserved", "i32"], ["architecture", "c64"],
+    ["pooling", "c16"],
+  ],
+  mlxx_embed_options: [
+    ["size", "u64"], ["prompt", "u64"], ["prompt_name", "u64"], ["normalize", "i32"],
+    ["max_tokens", "i32"], ["dimensions", "i32"], ["reserved", "i32"],
+  ],
+  mlxx_embed_result: [
+    ["size", "u64"], ["tokens", "i64"], ["dropped", "i64"], ["texts_cut", "i32"],
+    ["reserved", "i32"],
+  ],
+  mlxx_rerank_options: [["size", "u64"], ["max_tokens", "i32"], ["raw_scores", "i32"]],
   mlxx_memory: [["size", "u64"], ["active", "u64"], ["cache", "u64"], ["peak", "u64"]],
 };
 
