@@ -47,6 +47,19 @@ bool is_companion(const std::string& name) {
       ends_with_any(name, {".json", ".jinja", ".txt", ".model", ".tiktoken"});
 }
 
+// What sentence-transformers keeps in a folder for each module after the
+// first: 1_Pooling/config.json, 2_Dense/model.safetensors.
+bool is_module_file(const std::string& name) {
+  size_t digits = name.find_first_not_of("0123456789");
+  size_t slash = name.find('/');
+  if (digits == 0 || digits == std::string::npos || name[digits] != '_' ||
+      slash == std::string::npos) {
+    return false;
+  }
+  std::string_view file = std::string_view(name).substr(slash + 1);
+  return file == "config.json" || file == "model.safetensors";
+}
+
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -209,7 +222,7 @@ std::vector<RepoFile> choose_safetensors(const RepoListing& listing) {
     return {};
   }
   for (const RepoFile& file : listing.files) {
-    if (is_companion(file.name)) {
+    if (is_companion(file.name) || is_module_file(file.name)) {
       weights.push_back(file);
     }
   }

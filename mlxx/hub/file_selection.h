@@ -20,10 +20,11 @@ struct FileChoice {
 bool is_data_file(const std::string& name);
 
 // The files to get, sorted: the folder's weights in safetensors with configs,
-// tokenizer and templates; or one GGUF file with all its parts (name.file, or
-// the only one). Errors: not_found (no such file, no weights at all),
-// unsupported (weights only as pickles), invalid_request (several GGUF files
-// and none chosen; a pattern or file that is not data).
+// tokenizer and templates, and the modules of sentence-transformers; or one
+// GGUF file with all its parts (name.file, or the only one). Errors: not_found
+// (no such file, no weights at all), unsupported (weights only as pickles),
+// invalid_request (several GGUF files and none chosen; a pattern or file that
+// is not data).
 std::vector<RepoFile> choose_files(
     const RepoListing& listing,
     const RepoName& name,

@@ -86,6 +86,31 @@ TEST(FileSelectionTest, TakesSafetensorsAndTheirCompanions) {
           "tokenizer.model"}));
 }
 
+TEST(FileSelectionTest, TakesTheModulesOfSentenceTransformers) {
+  EXPECT_EQ(
+      chosen(
+          {"10_Dense/model.safetensors",
+           "1_Pooling/config.json",
+           "2_Dense/config.json",
+           "2_Dense/model.safetensors",
+           "2_Dense/more/config.json",
+           "2_Dense/pytorch_model.bin",
+           "_Dense/config.json",
+           "config.json",
+           "model.safetensors",
+           "modules.json",
+           "onnx/1_Pooling/config.json",
+           "v2/config.json"}),
+      (Names{
+          "10_Dense/model.safetensors",
+          "1_Pooling/config.json",
+          "2_Dense/config.json",
+          "2_Dense/model.safetensors",
+          "config.json",
+          "model.safetensors",
+          "modules.json"}));
+}
+
 TEST(FileSelectionTest, TakesWeightsUnderOtherNames) {
   EXPECT_EQ(
       chosen({"config.json", "weights.00.safetensors"}),
