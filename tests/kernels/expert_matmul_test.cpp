@@ -224,11 +224,11 @@ TEST(ExpertMatmul, ARowHasTheSameBitsInEveryCompany) {
   for (InstructionSet set : available_instruction_sets()) {
     for (const Form& form : kForms) {
       std::optional<mx::array> expected;
-      mx::array x = normal({90, 1, 2048}, 6);
+      mx::array x = normal({90, 1, 1088}, 6);
       mx::array ids = choices({90}, 7);
-      for (int threads : {1, 2, 3, 8}) {
+      for (int threads : {1, 3}) {
         Selection selection = select_with(set, threads);
-        Stack stack = make_stack(form, 72, 2048, selection, mx::bfloat16);
+        Stack stack = make_stack(form, 72, 1088, selection, mx::bfloat16);
         mx::array all = expert_matmul(x, stack.packed, ids, false);
         if (!expected) {
           expected = all;
@@ -237,7 +237,7 @@ TEST(ExpertMatmul, ARowHasTheSameBitsInEveryCompany) {
         for (auto [from, to] :
              {std::pair{0, 1}, {89, 90}, {17, 19}, {30, 35}, {3, 70}}) {
           mx::array part = expert_matmul(
-              mx::slice(x, {from, 0, 0}, {to, 1, 2048}),
+              mx::slice(x, {from, 0, 0}, {to, 1, 1088}),
               stack.packed,
               mx::slice(ids, {from}, {to}),
               false);
@@ -341,7 +341,7 @@ TEST(PackExperts, LeavesWhatPanelsDoNotCover) {
   auto packed = pack(normal({3, 8, 64}, 1), select_best());
   ASSERT_TRUE(packed);
   // One panel of 32 rows for each expert.
-  EXPECT_EQ(packed->nbytes(), 3u * (32 * 64 * 4 + 64));
+  EXPECT_EQ(packed->nbytes(), 3u * 32 * 64 * 4);
 }
 
 TEST(RowGroups, KeepTheOrderOfAnExpertsRows) {
