@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlxx/base/error.h"
+#include "mlxx/cache/stored_state.h"
 #include "mlxx/core/mlx.h"
 #include "mlxx/kernels/attention/attention.h"
 #include "mlxx/kernels/rope/rope.h"
@@ -46,6 +47,21 @@ class LayerCache {
   virtual size_t nbytes() const = 0;
   // Arrays to evaluate so that no graph hangs on this cache.
   virtual std::vector<mx::array> state() const = 0;
+
+  // The state apart from this object (stored_caches.h writes it to a file);
+  // unsupported for a kind that stays in memory.
+  virtual StoredState store() const {
+    fail(ErrorKind::unsupported, "cache", "this kind cannot be stored");
+  }
+  // The other way, into a cache without tokens of the same kind and options.
+  // bad_file if the state is not such a one's.
+  virtual void restore(const StoredState& /* state */) {
+    fail(ErrorKind::unsupported, "cache", "this kind cannot be stored");
+  }
+  // Of the same kind and options, without tokens.
+  virtual std::unique_ptr<LayerCache> empty_copy() const {
+    fail(ErrorKind::unsupported, "cache", "this kind cannot be stored");
+  }
 
   // The two halves of taking one token, between which somebody else writes it.
   // token_slot() makes room and may be called again; it returns nothing if the

@@ -80,4 +80,38 @@ std::vector<int> ChunkedCache::key_positions(int L) const {
   return positions;
 }
 
+StoredState ChunkedCache::store() const {
+  StoredState state{"chunked", {offset_, start_, length_}, {}, {}};
+  if (offset_ > start_) {
+    state.arrays = {
+        slice_tokens(*keys_, start_ - held_, offset_ - held_),
+        slice_tokens(*values_, start_ - held_, offset_ - held_)};
+  }
+  return state;
+}
+
+void ChunkedCache::restore(const StoredState& state) {
+  expect_stored(state, "chunked", 3, state.arrays.empty() ? 0 : 2);
+  int offset = stored_number(state, 0, 0, INT32_MAX);
+  int start = stored_number(state, 1, 0, offset);
+  stored_number(state, 2, length_, length_);
+  int held = 0;
+  keys_.reset();
+  values_.reset();
+  if (!state.arrays.empty()) {
+    expect_stored_tokens(state, state.arrays[0], state.arrays[1]);
+    held = state.arrays[0].shape(2);
+    keys_ = state.arrays[0];
+    values_ = state.arrays[1];
+  }
+  stored_number(state, 1, offset - held, offset - held);
+  offset_ = offset;
+  start_ = start;
+  held_ = start;
+}
+
+std::unique_ptr<LayerCache> ChunkedCache::empty_copy() const {
+  return std::make_unique<ChunkedCache>(length_);
+}
+
 }  // namespace mlxx::cache

@@ -30,6 +30,9 @@ class ChunkedCache : public KVCache {
   // Always an array: [L, tokens that append() will return].
   Mask make_mask(int L) const override;
   std::vector<int> key_positions(int L) const override;
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
 
  private:
   // Of the oldest token that the next append() will keep.

@@ -29,9 +29,9 @@ int CompositeCache::trim(int n) {
 }
 
 bool CompositeCache::is_trimmable() const {
-  return std::ranges::all_of(
-      parts_,
-      [](const auto& part) { return part->is_trimmable(); });
+  return std::ranges::all_of(parts_, [](const auto& part) {
+    return part->is_trimmable();
+  });
 }
 
 size_t CompositeCache::nbytes() const {
@@ -50,6 +50,29 @@ std::vector<mx::array> CompositeCache::state() const {
     }
   }
   return arrays;
+}
+
+StoredState CompositeCache::store() const {
+  StoredState state{"composite", {}, {}, {}};
+  for (const auto& part : parts_) {
+    state.parts.push_back(part->store());
+  }
+  return state;
+}
+
+void CompositeCache::restore(const StoredState& state) {
+  expect_stored(state, "composite", 0, 0, parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i]->restore(state.parts[i]);
+  }
+}
+
+std::unique_ptr<LayerCache> CompositeCache::empty_copy() const {
+  CacheList parts;
+  for (const auto& part : parts_) {
+    parts.push_back(part->empty_copy());
+  }
+  return std::make_unique<CompositeCache>(std::move(parts));
 }
 
 }  // namespace mlxx::cache

@@ -22,6 +22,9 @@ class CompositeCache : public LayerCache {
   bool is_trimmable() const override;
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
 
  private:
   CacheList parts_;

@@ -37,6 +37,11 @@ class DecoderCache : public KVCache {
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
 
+  // One part for each sequence, whose lengths may differ.
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
+
   // A cache with the same tokens on the same blocks: no copy is made.
   std::unique_ptr<DecoderCache> fork() const;
 

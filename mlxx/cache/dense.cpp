@@ -1,8 +1,7 @@
 #include "mlxx/cache/dense.h"
 
-#include <numeric>
-
 #include <algorithm>
+#include <numeric>
 
 #include "mlxx/cache/token_axis.h"
 
@@ -97,6 +96,37 @@ std::vector<int> DenseCache::key_positions(int L) const {
   std::vector<int> positions(static_cast<size_t>(offset() + L));
   std::iota(positions.begin(), positions.end(), 0);
   return positions;
+}
+
+StoredState DenseCache::store() const {
+  StoredState state{"dense", {offset_}, {}, {}};
+  if (offset_ > 0) {
+    state.arrays = {
+        slice_tokens(*keys_, 0, offset_),
+        slice_tokens(*values_, 0, offset_)};
+  }
+  return state;
+}
+
+void DenseCache::restore(const StoredState& state) {
+  expect_stored(state, "dense", 1, state.arrays.empty() ? 0 : 2);
+  int offset = stored_number(state, 0, 0, INT32_MAX);
+  if (state.arrays.empty() != (offset == 0)) {
+    fail(ErrorKind::bad_file, "stored cache", "{} tokens without keys", offset);
+  }
+  keys_.reset();
+  values_.reset();
+  offset_ = offset;
+  if (offset > 0) {
+    expect_stored_tokens(state, state.arrays[0], state.arrays[1]);
+    stored_number(state, 0, state.arrays[0].shape(2), state.arrays[0].shape(2));
+    keys_ = state.arrays[0];
+    values_ = state.arrays[1];
+  }
+}
+
+std::unique_ptr<LayerCache> DenseCache::empty_copy() const {
+  return std::make_unique<DenseCache>();
 }
 
 }  // namespace mlxx::cache

@@ -60,4 +60,29 @@ KVCache::Mask PaddedCache::make_mask(int L) const {
   return {"", mx::logical_and(seen, mx::less_equal(first, keys))};
 }
 
+StoredState PaddedCache::store() const {
+  return {
+      "padded",
+      {left_padding_.begin(), left_padding_.end()},
+      {},
+      {storage_->store()}};
+}
+
+void PaddedCache::restore(const StoredState& state) {
+  expect_stored(state, "padded", left_padding_.size(), 0, 1);
+  for (size_t row = 0; row < left_padding_.size(); ++row) {
+    stored_number(state, row, left_padding_[row], left_padding_[row]);
+  }
+  storage_->restore(state.parts[0]);
+}
+
+std::unique_ptr<LayerCache> PaddedCache::empty_copy() const {
+  auto storage = storage_->empty_copy();
+  auto* kv = dynamic_cast<KVCache*>(storage.get());
+  storage.release();
+  return std::make_unique<PaddedCache>(
+      std::unique_ptr<KVCache>(kv),
+      left_padding_);
+}
+
 }  // namespace mlxx::cache

@@ -17,6 +17,10 @@ class PaddedCache : public KVCache {
   // internal if a padding is negative.
   PaddedCache(std::unique_ptr<KVCache> storage, std::vector<int> left_padding);
 
+  const KVCache& storage() const {
+    return *storage_;
+  }
+
   KVView append(const mx::array& keys, const mx::array& values) override;
   int offset() const override {
     return storage_->offset();
@@ -39,6 +43,9 @@ class PaddedCache : public KVCache {
   std::vector<int> key_positions(int L) const override {
     return storage_->key_positions(L);
   }
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
   int window() const override {
     return storage_->window();
   }

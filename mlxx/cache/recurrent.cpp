@@ -67,4 +67,39 @@ std::unique_ptr<RecurrentCache> RecurrentCache::fork() const {
   return std::make_unique<RecurrentCache>(*this);
 }
 
+// Numbers: the offset, then of each slot whether it is filled.
+StoredState RecurrentCache::store() const {
+  if (!left_padding_.empty()) {
+    fail(ErrorKind::unsupported, "cache", "padded states cannot be stored");
+  }
+  StoredState state{"recurrent", {offset_}, RecurrentCache::state(), {}};
+  for (const auto& slot : slots_) {
+    state.numbers.push_back(slot ? 1 : 0);
+  }
+  return state;
+}
+
+void RecurrentCache::restore(const StoredState& state) {
+  size_t filled = 0;
+  expect_stored(state, "recurrent", 1 + slots_.size(), state.arrays.size());
+  std::vector<std::optional<mx::array>> slots(slots_.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (stored_number(state, 1 + i, 0, 1) == 1) {
+      if (filled == state.arrays.size()) {
+        fail(ErrorKind::bad_file, "stored cache", "slot {} has no array", i);
+      }
+      slots[i] = state.arrays[filled++];
+    }
+  }
+  if (filled != state.arrays.size()) {
+    fail(ErrorKind::bad_file, "stored cache", "an array without a slot");
+  }
+  offset_ = stored_number(state, 0, 0, INT32_MAX);
+  slots_ = std::move(slots);
+}
+
+std::unique_ptr<LayerCache> RecurrentCache::empty_copy() const {
+  return std::make_unique<RecurrentCache>(slots(), left_padding_);
+}
+
 }  // namespace mlxx::cache

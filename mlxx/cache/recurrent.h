@@ -37,6 +37,9 @@ class RecurrentCache : public LayerCache {
   }
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
 
   // A cache with the same state. Arrays are shared until one of the two
   // replaces them.

@@ -211,4 +211,44 @@ std::vector<int> RotatingCache::key_positions(int L) const {
   return positions;
 }
 
+StoredState RotatingCache::store() const {
+  StoredState state{"rotating", {offset_, next_, max_size_, keep_}, {}, {}};
+  if (keys_) {
+    state.arrays = {*keys_, *values_};
+  }
+  return state;
+}
+
+void RotatingCache::restore(const StoredState& state) {
+  expect_stored(state, "rotating", 4, state.arrays.empty() ? 0 : 2);
+  stored_number(state, 2, max_size_, max_size_);
+  stored_number(state, 3, keep_, keep_);
+  keys_.reset();
+  values_.reset();
+  if (state.arrays.empty()) {
+    offset_ = stored_number(state, 0, 0, 0);
+    next_ = stored_number(state, 1, 0, 0);
+    return;
+  }
+  expect_stored_tokens(state, state.arrays[0], state.arrays[1]);
+  int held = state.arrays[0].shape(2);
+  int offset = stored_number(state, 0, 1, INT32_MAX);
+  if (held < std::min(offset, max_size_ - 1)) {
+    fail(
+        ErrorKind::bad_file,
+        "stored cache",
+        "{} tokens are held of {}",
+        held,
+        offset);
+  }
+  offset_ = offset;
+  next_ = stored_number(state, 1, 0, held);
+  keys_ = state.arrays[0];
+  values_ = state.arrays[1];
+}
+
+std::unique_ptr<LayerCache> RotatingCache::empty_copy() const {
+  return std::make_unique<RotatingCache>(max_size_, keep_);
+}
+
 }  // namespace mlxx::cache

@@ -31,6 +31,9 @@ class RotatingCache : public KVCache {
   int window() const override {
     return max_size_;
   }
+  StoredState store() const override;
+  void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> empty_copy() const override;
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;
 

@@ -156,16 +156,14 @@ TEST_P(Conformance, RowsOfABatchGoOnAsTheyWouldAlone) {
     mx::array mine = mx::slice(ids, {row, 0}, {row + 1, kPrompt});
     mx::eval(model_->forward(mine, rows.back()));
   }
-  auto batch = cache::merge_rows(std::vector<const cache::CacheList*>{
-      &rows[0],
-      &rows[1]});
+  auto batch = cache::merge_rows(
+      std::vector<const cache::CacheList*>{&rows[0], &rows[1]});
   mx::array together =
       model_->forward(columns(ids, kPrompt, kPrompt + 1), batch);
   mx::eval(together);
   for (int row = 0; row < 2; ++row) {
     auto alone = cache::extract_row(batch, row);
-    mx::array next =
-        mx::slice(ids, {row, kPrompt + 1}, {row + 1, kPrompt + 2});
+    mx::array next = mx::slice(ids, {row, kPrompt + 1}, {row + 1, kPrompt + 2});
     mx::array whole = in_pieces(
         mx::slice(ids, {row, 0}, {row + 1, kPrompt + 2}),
         {kPrompt, 1, 1});

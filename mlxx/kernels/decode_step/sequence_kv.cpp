@@ -76,4 +76,19 @@ std::unique_ptr<SequenceKv> SequenceKv::fork() const {
   return other;
 }
 
+void SequenceKv::copy_to(std::byte* bytes) const {
+  for (const auto& block : blocks_) {
+    std::memcpy(bytes, block->data_, shape_.block_bytes());
+    bytes += shape_.block_bytes();
+  }
+}
+
+void SequenceKv::fill(int length, const std::byte* bytes) {
+  extend(length);
+  for (auto& block : blocks_) {
+    std::memcpy(block->data_, bytes, shape_.block_bytes());
+    bytes += shape_.block_bytes();
+  }
+}
+
 }  // namespace mlxx::kernels

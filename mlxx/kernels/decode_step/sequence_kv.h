@@ -91,6 +91,14 @@ class SequenceKv {
   void truncate(int length);
   // The same tokens in the same blocks.
   std::unique_ptr<SequenceKv> fork() const;
+  // Blocks of kBlockLength tokens each, the last one not always full.
+  size_t blocks() const {
+    return blocks_.size();
+  }
+  // All blocks, block_bytes() each. Only when no step is to run any more.
+  void copy_to(std::byte* bytes) const;
+  // The other way, into a sequence without tokens: `length` tokens.
+  void fill(int length, const std::byte* bytes);
   // Of all its blocks, shared ones included.
   size_t nbytes() const {
     return blocks_.size() * shape_.block_bytes();
