@@ -67,17 +67,41 @@ double percentile(std::vector<double> values, double share) {
   return values[std::clamp<size_t>(rank, 1, values.size()) - 1];
 }
 
-// Bytes of weights that one decoded token reads: everything but an embedding
-// that has a separate head (one row of it is read).
-uint64_t bytes_per_token(const models::Model& model) {
-  uint64_t bytes = 0;
-  uint64_t embedding = 0;
+// How many of a layer's experts a token goes to; 0 if the config does not say.
+int64_t experts_per_token(const Json& config) {
+  JsonView top(config, "config.json");
+  JsonView view = top.has("text_config") ? top.object("text_config") : top;
+  for (const char* key : {"num_experts_per_tok", "top_k_experts"}) {
+    if (view.has(key)) {
+      return view.integer(key, 0, INT32_MAX);
+    }
+  }
+  return 0;
+}
+
+// Bytes of weights that one step of `tokens` tokens reads: everything but an
+// embedding that has a separate head (one row of it is read), and of a stack
+// of experts those that the tokens go to, if all are chosen equally often.
+double
+bytes_per_step(const models::Model& model, const Json& config, int tokens) {
+  auto chosen = static_cast<double>(experts_per_token(config));
+  double bytes = 0;
+  double embedding = 0;
   bool has_head = false;
   model.visit([&](const std::string& name, const Parameter& parameter) {
-    bytes += parameter.nbytes();
+    auto size = static_cast<double>(parameter.nbytes());
+    // Latent attention has a matrix for each head, all of which it reads.
+    bool is_stack = parameter.kind() == Parameter::Kind::matrix &&
+        parameter.shape().size() == 3 &&
+        name.find(".self_attn.") == std::string::npos;
+    if (is_stack && chosen > 0) {
+      double missed = 1 - std::min(1.0, chosen / parameter.shape()[0]);
+      size *= 1 - std::pow(missed, tokens);
+    }
+    bytes += size;
     has_head = has_head || name.starts_with("lm_head.");
     if (name.find("embed_tokens.") != std::string::npos) {
-      embedding += parameter.nbytes();
+      embedding += size;
     }
   });
   return has_head ? bytes - embedding : bytes;
@@ -225,8 +249,8 @@ int run(const BenchOptions& options) {
   if (options.plan.decode > 0) {
     double rate = mean(result.decode_rates);
     // The weights are read once for all sequences.
-    double bytes_per_second =
-        rate / options.plan.parallel * bytes_per_token(*model);
+    double bytes_per_second = rate / options.plan.parallel *
+        bytes_per_step(*model, checkpoint->config(), options.plan.parallel);
     double percent =
         peak_bandwidth > 0 ? 100 * bytes_per_second / peak_bandwidth : 0;
     report["decode_tok_s"] = rate;
