@@ -13,6 +13,7 @@ function(mlxx_kernel_variant target set table)
   target_compile_definitions(
     mlxx_kernels_${set}
     PRIVATE MLXX_PANEL_KERNELS=kPanelKernels${table} MLXX_BYTE_KERNELS=kByteKernels${table} MLXX_BYTE_TILES=byte_tiles_${set}
+            MLXX_DENSE_KERNELS=kDenseKernels${table}
             MLXX_ROW_KERNELS=kRowKernels${table} MLXX_LAYER_KERNELS=kLayerKernels${table} MLXX_RECURRENT_KERNELS=kRecurrentKernels${table}
             MLXX_BLOCK_ATTENTION=kBlockAttention${table} MLXX_GEMM_KERNELS=kGemmKernels${table})
   target_compile_options(mlxx_kernels_${set} PRIVATE -O3 -ffp-contract=off -Wall -Wextra
@@ -23,7 +24,7 @@ endfunction()
 # mlxx_add_kernel_variants(<target>): every variant of the processor's family.
 function(mlxx_add_kernel_variants target)
   set(bytes quantized_matmul/byte_kernels_cpu.cpp quantized_matmul/byte_tiles_cpu.cpp)
-  set(all attention/block_attention_cpu.cpp matmul/gemm_kernels_cpu.cpp quantized_matmul/panel_kernels_cpu.cpp
+  set(all attention/block_attention_cpu.cpp matmul/gemm_kernels_cpu.cpp quantized_matmul/dense_kernels_cpu.cpp quantized_matmul/panel_kernels_cpu.cpp
           layer_kernels_cpu.cpp recurrent_kernels_cpu.cpp row_kernels_cpu.cpp ${bytes})
   mlxx_kernel_variant(${target} portable Portable SOURCES ${all})
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -32,6 +33,8 @@ function(mlxx_add_kernel_variants target)
     mlxx_kernel_variant(${target} avx2 Avx2 ${avx2} SOURCES ${all})
     mlxx_kernel_variant(${target} avx512 Avx512 ${avx512} SOURCES ${all})
     mlxx_kernel_variant(${target} avx512vnni Avx512Vnni ${avx512} -mavx512vnni SOURCES ${bytes})
+    mlxx_kernel_variant(${target} avx512bf16 Avx512Bf16 ${avx512} -mavx512vnni -mavx512bf16 SOURCES
+                        quantized_matmul/dense_kernels_cpu.cpp)
     target_compile_definitions(${target} PRIVATE MLXX_HAS_X86_KERNELS)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
     set(dotprod -march=armv8.2-a+fp16+dotprod)

@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 const PeakKernels& peak_kernels(kernels::InstructionSet set) {
 #if defined(MLXX_HAS_X86_KERNELS)
   switch (set) {
+    case kernels::InstructionSet::avx512bf16:
     case kernels::InstructionSet::avx512vnni:
       return kPeakKernelsAvx512Vnni;
     case kernels::InstructionSet::avx512:

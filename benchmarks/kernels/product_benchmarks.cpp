@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "benchmarks/kernels/workbench.h"
+#include "mlxx/kernels/cpu_variants.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::benchmarks {
@@ -107,6 +108,37 @@ class Copies {
   Matrices matrices_;
 };
 
+double most_operations(
+    const Workbench& bench,
+    const Format& format,
+    ActivationForm form) {
+  if (form == ActivationForm::float32) {
+    return bench.peaks.float_operations;
+  }
+  // An instruction multiplies twice as many numbers of bfloat16 as of float32.
+  return format.bits == 0 ? 2 * bench.peaks.float_operations
+                          : bench.peaks.byte_operations;
+}
+
+// In which forms activations meet matrices of that format.
+std::vector<ActivationForm> forms_of(
+    const Workbench& bench,
+    const Format& format) {
+  if (format.mode == std::string_view("mxfp8")) {
+    return {ActivationForm::float32};
+  }
+  if (format.bits > 0) {
+    return {
+        ActivationForm::int8,
+        ActivationForm::int16,
+        ActivationForm::float32};
+  }
+  if (kernels::dense_kernels(bench.selection.instruction_set).round_row) {
+    return {ActivationForm::int8, ActivationForm::float32};
+  }
+  return {ActivationForm::float32};
+}
+
 void register_product(
     const Workbench& bench,
     const std::shared_ptr<Copies>& copies,
@@ -136,8 +168,7 @@ void register_product(
       Work work{
           static_cast<double>(matrices[0]->nbytes()),
           2.0 * rows * shape.in * shape.out,
-          form == ActivationForm::float32 ? bench.peaks.float_operations
-                                          : bench.peaks.byte_operations};
+          most_operations(bench, format, form)};
       measure(state, bench, work, [&](int64_t iteration) {
         matrices[iteration % matrices.size()]->multiply(
             x.data(),
@@ -160,15 +191,7 @@ void register_products(const Workbench& bench) {
   auto copies = std::make_shared<Copies>();
   for (const Shape& shape : kShapes) {
     for (const Format& format : kFormats) {
-      // These take no other form.
-      if (format.bits == 0 || format.mode == std::string_view("mxfp8")) {
-        register_product(bench, copies, shape, format, ActivationForm::float32);
-        continue;
-      }
-      for (auto form :
-           {ActivationForm::int8,
-            ActivationForm::int16,
-            ActivationForm::float32}) {
+      for (auto form : forms_of(bench, format)) {
         register_product(bench, copies, shape, format, form);
       }
     }

@@ -25,6 +25,7 @@ struct Tables {
       case InstructionSet::avx512:
         return avx512;
       case InstructionSet::avx512vnni:
+      case InstructionSet::avx512bf16:
         return avx512vnni;
       case InstructionSet::dotprod:
         return dotprod;
@@ -60,6 +61,15 @@ const PanelKernels& panel_kernels(InstructionSet set) {
 
 const ByteKernels& byte_kernels(InstructionSet set) {
   return MLXX_TABLES(kByteKernels, Avx512Vnni, Dotprod, I8mm).choose(set);
+}
+
+const DenseKernels& dense_kernels(InstructionSet set) {
+#ifdef MLXX_HAS_X86_KERNELS
+  if (set == InstructionSet::avx512bf16) {
+    return kDenseKernelsAvx512Bf16;
+  }
+#endif
+  return MLXX_TABLES(kDenseKernels, Avx512, Portable, Portable).choose(set);
 }
 
 const RowKernels& row_kernels(InstructionSet set) {

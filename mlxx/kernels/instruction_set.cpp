@@ -54,6 +54,8 @@ std::string_view to_string(InstructionSet set) {
       return "avx512";
     case InstructionSet::avx512vnni:
       return "avx512vnni";
+    case InstructionSet::avx512bf16:
+      return "avx512bf16";
     case InstructionSet::dotprod:
       return "dotprod";
     case InstructionSet::i8mm:
@@ -76,6 +78,9 @@ std::vector<InstructionSet> available_instruction_sets() {
       sets.push_back(InstructionSet::avx512);
       if (__builtin_cpu_supports("avx512vnni")) {
         sets.push_back(InstructionSet::avx512vnni);
+        if (__builtin_cpu_supports("avx512bf16")) {
+          sets.push_back(InstructionSet::avx512bf16);
+        }
       }
     }
   }

@@ -15,6 +15,7 @@ enum class InstructionSet {
   avx2,
   avx512,
   avx512vnni,
+  avx512bf16,
   dotprod,
   i8mm,
 };

@@ -59,8 +59,8 @@ Selection select_best();
 // processor lacks it:
 // MLXX_KERNEL: unset or "auto" is the fastest for this machine, "fallback" the
 // plain operations.
-// MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni"; on
-// Arm "dotprod", "i8mm"); unset or "auto": the best one.
+// MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni",
+// "avx512bf16"; on Arm "dotprod", "i8mm"); unset or "auto": the best one.
 // MLXX_CPU_ACTIVATIONS: "int16" (also if unset), "int8" or "fp32".
 // MLXX_THREADS: threads of the CPU kernels; unset: one per processor.
 Selection select_from_environment();

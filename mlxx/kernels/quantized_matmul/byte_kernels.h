@@ -14,7 +14,9 @@ enum class ActivationForm {
   // 16 bits as two signed bytes, x = scale * (256 * high + low), with one scale
   // per chunk: error about 1e-5 of the chunk's largest number.
   int16,
-  // One signed byte, x = scale * high: error about 4e-3 of it.
+  // One signed byte, x = scale * high: error about 4e-3 of it. Where the
+  // processor multiplies bfloat16 numbers, rows that meet a dense bfloat16
+  // matrix are rounded to bfloat16 instead: error at most 4e-3 of each number.
   int8,
 };
 
@@ -40,6 +42,9 @@ struct ActivationRows {
   // [rows, in / 32][2]: the sum of the integers of each chunk, and of its
   // second half.
   const int32_t* byte_sums = nullptr;
+  // [rows, in]: bfloat16 numbers instead of all others; dense matrices in the
+  // int8 form only.
+  const uint16_t* rounded = nullptr;
 };
 
 // Chunks of a panel that are multiplied with all rows before the next ones: a

@@ -40,7 +40,8 @@ enum class Codes {
 // the first half of the chunk, then 32 of the second.
 //
 // A dense matrix has panels of the same shape: chunks of 32 inputs x 32 lanes,
-// without scales and biases.
+// without scales and biases. Those of bfloat16 lie in pairs of inputs, 16 x 32
+// lanes x 2, as instructions take them.
 struct PanelLayout {
   int64_t in;
   int bits;         // 2, 3, 4, 5, 6, 8; 0 if dense
@@ -61,6 +62,13 @@ struct PanelLayout {
   }
   bool is_dense() const {
     return bits == 0;
+  }
+  // Where number `input` of a lane of a dense panel is, in bytes.
+  size_t dense_offset(int64_t input, int lane) const {
+    int64_t at = type == NumberType::bfloat16
+        ? input / 2 * (2 * kLanes) + 2 * lane + input % 2
+        : input * kLanes + lane;
+    return at * number_bytes();
   }
   size_t number_bytes() const {
     switch (type) {
@@ -96,7 +104,7 @@ struct PanelKernels {
   // sums[c] = x[32c] + ... + x[32c + 31]; x [in].
   void (*chunk_sums)(const float* x, int64_t chunks, float* sums);
 
-  // y[0..31] = one row x [in] times the panel; sums [in / 32].
+  // y[0..31] = one row x [in] times a panel that is not dense; sums [in / 32].
   void (*one_row)(
       const PanelLayout& layout,
       const std::byte* panel,

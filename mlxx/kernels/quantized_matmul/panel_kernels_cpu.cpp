@@ -2,6 +2,8 @@
 // of that variant.
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
 #include "mlxx/kernels/quantized_matmul/panel_numbers.h"
+#include "mlxx/kernels/quantized_matmul/row_tiles.h"
+#include "mlxx/kernels/vector_math.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -63,58 +65,12 @@ void one_row_of(
   }
 }
 
-// Bytes fetched ahead of one row's product with a dense panel: measured a tenth
-// faster. The next panel follows; past the last one nothing is read.
-constexpr int kPrefetch = 4096;
-
-template <NumberType kType>
-void one_row_of_dense(
-    const PanelLayout& layout,
-    const std::byte* panel,
-    const float* x,
-    float* y) {
-  size_t step = kLanes * layout.number_bytes();
-  Floats total[kVectors] = {};
-  for (int64_t at = 0; at < layout.in; at += kHalf) {
-    Floats sum[kVectors] = {};
-#pragma GCC unroll 4
-    for (int i = 0; i < kHalf; ++i) {
-      const std::byte* numbers = panel + (at + i) * step;
-      __builtin_prefetch(numbers + kPrefetch);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        sum[v] = multiply_add(
-            load_number(numbers, kType, v),
-            broadcast(x[at + i]),
-            sum[v]);
-      }
-    }
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      total[v] += sum[v];
-    }
-  }
-  for (int v = 0; v < kVectors; ++v) {
-    store(y + v * kWidth, total[v]);
-  }
-}
-
 void one_row(
     const PanelLayout& layout,
     const std::byte* panel,
     const float* x,
     const float* sums,
     float* y) {
-  if (layout.is_dense()) {
-    switch (layout.type) {
-      case NumberType::float16:
-        return one_row_of_dense<NumberType::float16>(layout, panel, x, y);
-      case NumberType::bfloat16:
-        return one_row_of_dense<NumberType::bfloat16>(layout, panel, x, y);
-      default:
-        return one_row_of_dense<NumberType::float32>(layout, panel, x, y);
-    }
-  }
   if (layout.codes == Codes::e2m1) {
     return one_row_of<4, Codes::e2m1>(layout, panel, x, sums, y);
   }
@@ -158,12 +114,20 @@ void unpack_dense(
     float* q,
     float* scales,
     float* biases) {
-  size_t step = kLanes * layout.number_bytes();
-  for (int64_t at = from * kChunk; at < to * kChunk; ++at) {
+  for (int64_t at = from * kChunk; at < to * kChunk; at += 2) {
     for (int v = 0; v < kVectors; ++v) {
-      store(q + v * kWidth, load_number(panel + at * step, layout.type, v));
+      Floats pair[2];
+      if (layout.type == NumberType::bfloat16) {
+        load_pair<NumberType::bfloat16>(panel, at, v, pair);
+      } else if (layout.type == NumberType::float16) {
+        load_pair<NumberType::float16>(panel, at, v, pair);
+      } else {
+        load_pair<NumberType::float32>(panel, at, v, pair);
+      }
+      store(q + v * kWidth, pair[0]);
+      store(q + kLanes + v * kWidth, pair[1]);
     }
-    q += kLanes;
+    q += 2 * kLanes;
   }
   for (int64_t i = 0; i < (to - from) * kLanes; ++i) {
     scales[2 * i] = 1;
@@ -220,15 +184,6 @@ void unpack(
   }
 }
 
-// Lanes of a register tile: two vectors.
-constexpr int kTile = 2 * kWidth;
-// Rows of a register tile: sums, totals and two weights fill the registers.
-#if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int kTileRows = 6;
-#else
-constexpr int kTileRows = 3;
-#endif
-
 struct ManyRows {
   const float* q;
   const float* scales;
@@ -243,7 +198,7 @@ struct ManyRows {
   int64_t ldy;
 };
 
-// Rows row .. row + kRows of lanes lane .. lane + kTile.
+// Rows row .. row + kRows of lanes lane .. lane + kTileLanes.
 template <int kRows>
 MLXX_INLINE void tile(const ManyRows& job, int64_t row, int lane) {
   Floats total[kRows][2];
@@ -296,13 +251,6 @@ MLXX_INLINE void tile(const ManyRows& job, int64_t row, int lane) {
   }
 }
 
-template <int kRows>
-void tiles(const ManyRows& job, int64_t row) {
-  for (int lane = 0; lane < kLanes; lane += kTile) {
-    tile<kRows>(job, row, lane);
-  }
-}
-
 void many_rows(
     const float* q,
     const float* scales,
@@ -317,24 +265,11 @@ void many_rows(
     float* y,
     int64_t ldy) {
   ManyRows job{q, scales, biases, chunks, x, ldx, sums, lds, first, y, ldy};
-  int64_t row = 0;
-  for (; row + kTileRows <= rows; row += kTileRows) {
-    tiles<kTileRows>(job, row);
-  }
-  switch (rows - row) {
-    case 1:
-      return tiles<1>(job, row);
-    case 2:
-      return tiles<2>(job, row);
-#if defined(__AVX512F__) || defined(__aarch64__)
-    case 3:
-      return tiles<3>(job, row);
-    case 4:
-      return tiles<4>(job, row);
-    case 5:
-      return tiles<5>(job, row);
-#endif
-  }
+  for_each_tile(rows, [&](auto count, int64_t row) {
+    for (int lane = 0; lane < kLanes; lane += kTileLanes) {
+      tile<decltype(count)::kRows>(job, row, lane);
+    }
+  });
 }
 
 void chunk_sums(const float* x, int64_t chunks, float* sums) {
@@ -343,11 +278,7 @@ void chunk_sums(const float* x, int64_t chunks, float* sums) {
     for (int i = 0; i < kChunk; i += kWidth) {
       part += load(x + chunk * kChunk + i);
     }
-    float sum = 0;
-    for (int i = 0; i < kWidth; ++i) {
-      sum += part[i];
-    }
-    sums[chunk] = sum;
+    sums[chunk] = sum_lanes(part);
   }
 }
 

@@ -233,6 +233,18 @@ void PanelMatrix::on_panels(const std::function<void(int64_t)>& work) const {
   });
 }
 
+namespace {
+
+// One lane's words, 32 lanes apart.
+template <size_t kBytes>
+void scatter_words(const char* from, int64_t count, std::byte* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * kLanes * kBytes, from + i * kBytes, kBytes);
+  }
+}
+
+}  // namespace
+
 void PanelMatrix::fill_dense_panel(const char* numbers, int64_t index) {
   std::byte* start = panel(index);
   std::memset(start, 0, layout_.panel_bytes());
@@ -240,8 +252,12 @@ void PanelMatrix::fill_dense_panel(const char* numbers, int64_t index) {
   int64_t lanes = std::min<int64_t>(kLanes, out_ - index * kLanes);
   for (int64_t lane = 0; lane < lanes; ++lane) {
     const char* row = numbers + (index * kLanes + lane) * layout_.in * bytes;
-    for (int64_t i = 0; i < layout_.in; ++i) {
-      std::memcpy(start + (i * kLanes + lane) * bytes, row + i * bytes, bytes);
+    if (layout_.type == NumberType::float16) {
+      scatter_words<2>(row, layout_.in, start + 2 * lane);
+    } else {
+      // Numbers of float32, pairs of bfloat16.
+      int64_t words = layout_.in * static_cast<int64_t>(bytes) / 4;
+      scatter_words<4>(row, words, start + 4 * lane);
     }
   }
 }
@@ -332,10 +348,7 @@ void PanelMatrix::copy_row(int64_t index, float* y) const {
   const std::byte* at = panel(index / kLanes);
   if (layout_.is_dense()) {
     for (int64_t i = 0; i < layout_.in; ++i) {
-      y[i] = read_number(
-          at + i * kLanes * layout_.number_bytes(),
-          layout_.type,
-          lane);
+      y[i] = read_number(at + layout_.dense_offset(i, lane), layout_.type, 0);
     }
     return;
   }

@@ -7,8 +7,10 @@ namespace mlxx::kernels {
 namespace {
 
 // Chunks of a panel unpacked to float32 at a time: 128 KiB, which a core's own
-// cache holds.
+// cache holds; with few rows 32 KiB, which the nearest one does.
 constexpr int64_t kFloatChunks = 32;
+constexpr int64_t kFewRowsChunks = 8;
+constexpr int64_t kFewRows = 64;
 
 template <typename T>
 T* room(std::vector<T>& v, int64_t size) {
@@ -21,10 +23,13 @@ T* room(std::vector<T>& v, int64_t size) {
 }  // namespace
 
 ProductKernels product_kernels(const Selection& selection) {
+  const DenseKernels& dense = dense_kernels(selection.instruction_set);
   return {
       &panel_kernels(selection.instruction_set),
       &byte_kernels(selection.instruction_set),
-      selection.activations};
+      &dense,
+      selection.activations,
+      selection.activations == ActivationForm::int8 && dense.round_row};
 }
 
 void PanelMatrix::multiply_floats(
@@ -40,8 +45,9 @@ void PanelMatrix::multiply_floats(
   float* q = room(scratch.numbers, kFloatChunks * kChunk * kLanes);
   float* scales = room(scratch.scales, 2 * kFloatChunks * kLanes);
   float* biases = room(scratch.biases, kFloatChunks * kLanes);
-  for (int64_t from = 0; from < chunks; from += kFloatChunks) {
-    int64_t to = std::min(from + kFloatChunks, chunks);
+  int64_t step = a.rows < kFewRows ? kFewRowsChunks : kFloatChunks;
+  for (int64_t from = 0; from < chunks; from += step) {
+    int64_t to = std::min(from + step, chunks);
     kernels_.floats->unpack(layout_, panel(index), from, to, q, scales, biases);
     kernels_.floats->many_rows(
         q,
@@ -79,7 +85,23 @@ void PanelMatrix::multiply_panel(
     const ActivationRows& activations,
     PanelScratch& scratch,
     float* tile) const {
-  if (activations.form == ActivationForm::float32) {
+  if (layout_.is_dense()) {
+    if (activations.rounded) {
+      kernels_.dense->many_rounded_rows(
+          layout_,
+          panel(index),
+          activations.rounded,
+          activations.rows,
+          tile);
+    } else {
+      kernels_.dense->many_rows(
+          layout_,
+          panel(index),
+          activations.numbers,
+          activations.rows,
+          tile);
+    }
+  } else if (activations.form == ActivationForm::float32) {
     multiply_floats(index, activations, scratch, tile);
   } else {
     multiply_bytes(index, activations, scratch, tile);
@@ -97,8 +119,8 @@ void PanelMatrix::multiply(const float* x, int64_t rows, float* y) const {
     }
   };
   // Waking the threads costs more than a few rows.
-  constexpr int64_t kFewRows = 8;
-  if (rows < kFewRows) {
+  constexpr int64_t kWorthWaking = 8;
+  if (rows < kWorthWaking) {
     prepare(0, rows);
   } else {
     threads_->run([&](int thread) {

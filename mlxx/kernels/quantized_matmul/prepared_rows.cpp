@@ -19,6 +19,9 @@ void PreparedRows::Needs::add(
     const ProductKernels& kernels) {
   if (kernels.form_for(layout) == ActivationForm::float32) {
     floats_ = true;
+    sums_ = sums_ || !layout.is_dense();
+  } else if (layout.is_dense()) {
+    rounded_ = true;
   } else {
     bytes_[static_cast<int>(byte_order(layout))] = true;
   }
@@ -32,6 +35,9 @@ void PreparedRows::start(int64_t rows, int64_t in, const Needs& needs) {
   if (needs.floats_) {
     at_least(floats_.numbers, rows * in);
     at_least(floats_.sums, rows * chunks);
+  }
+  if (needs.rounded_) {
+    at_least(rounded_, rows * in);
   }
   for (int order = 0; order < 2; ++order) {
     if (needs.bytes_[order]) {
@@ -51,7 +57,12 @@ void PreparedRows::prepare(int64_t row, const float* x) {
   int64_t chunks = in_ / kChunk;
   if (needs_.floats_) {
     std::copy_n(x, in_, floats_.numbers.data() + row * in_);
+  }
+  if (needs_.sums_) {
     kernels_.floats->chunk_sums(x, chunks, floats_.sums.data() + row * chunks);
+  }
+  if (needs_.rounded_) {
+    kernels_.dense->round_row(x, in_, rounded_.data() + row * in_);
   }
   for (int order = 0; order < 2; ++order) {
     if (needs_.bytes_[order]) {
@@ -79,6 +90,10 @@ ActivationRows PreparedRows::view(const PanelLayout& layout) const {
   if (form == ActivationForm::float32) {
     view.numbers = floats_.numbers.data();
     view.sums = floats_.sums.data();
+    return view;
+  }
+  if (layout.is_dense()) {
+    view.rounded = rounded_.data();
     return view;
   }
   const Slot& slot = bytes_[static_cast<int>(byte_order(layout))];

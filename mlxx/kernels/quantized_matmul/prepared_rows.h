@@ -4,20 +4,27 @@
 #include <vector>
 
 #include "mlxx/kernels/quantized_matmul/byte_kernels.h"
+#include "mlxx/kernels/quantized_matmul/dense_kernels.h"
 
 namespace mlxx::kernels {
 
 // The kernels of one instruction set that products need, and the form of the
-// activations where a matrix is quantized.
+// activations.
 struct ProductKernels {
   const PanelKernels* floats;
   const ByteKernels* bytes;
-  ActivationForm form;  // of quantized matrices; others take float32
+  const DenseKernels* dense;
+  ActivationForm form;     // of quantized matrices
+  bool round_to_bfloat16;  // rows that meet a dense bfloat16 matrix
 
+  // int8 for a dense matrix: rows rounded to bfloat16.
   ActivationForm form_for(const PanelLayout& layout) const {
-    return layout.is_dense() || layout.codes == Codes::e4m3
-        ? ActivationForm::float32
-        : form;
+    if (layout.is_dense()) {
+      return round_to_bfloat16 && layout.type == NumberType::bfloat16
+          ? ActivationForm::int8
+          : ActivationForm::float32;
+    }
+    return layout.codes == Codes::e4m3 ? ActivationForm::float32 : form;
   }
 };
 
@@ -33,6 +40,8 @@ class PreparedRows {
    private:
     friend class PreparedRows;
     bool floats_ = false;
+    bool sums_ = false;  // of those
+    bool rounded_ = false;
     bool bytes_[2] = {};  // by ByteOrder
   };
 
@@ -61,6 +70,7 @@ class PreparedRows {
   int64_t in_ = 0;
   Slot floats_;
   Slot bytes_[2];
+  std::vector<uint16_t> rounded_;  // [rows, in]
 };
 
 }  // namespace mlxx::kernels

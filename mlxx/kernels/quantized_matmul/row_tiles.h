@@ -35,12 +35,12 @@ MLXX_INLINE void with_count(int64_t rows, const Run& run) {
 }
 
 // Calls run(Count<n>{}, first row) for tiles of nearly equal size.
-template <typename Run>
+template <int kMost = kTileRows, typename Run>
 MLXX_INLINE void for_each_tile(int64_t rows, const Run& run) {
-  int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  int64_t tiles = (rows + kMost - 1) / kMost;
   for (int64_t t = 0; t < tiles; ++t) {
     int64_t row = rows * t / tiles;
-    with_count(rows * (t + 1) / tiles - row, [&](auto count) {
+    with_count<kMost>(rows * (t + 1) / tiles - row, [&](auto count) {
       run(count, row);
     });
   }
