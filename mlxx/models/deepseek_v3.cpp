@@ -13,6 +13,13 @@ extern const ModelInfo kInfo;
 
 namespace {
 
+constexpr int kMostHeads = 4096;
+constexpr int kLargestHead = 8192;
+
+int read_head_size(const JsonView& config, std::string_view key) {
+  return static_cast<int>(config.integer(key, 1, kLargestHead));
+}
+
 // 1 / sqrt of the query size, times the square of what a YaRN that stretches
 // positions makes of attention.
 float read_scale(const DecoderConfig& config, int query_size) {
@@ -38,9 +45,16 @@ nn::LatentAttentionSpec read_attention(
   // null: queries are not compressed.
   attention.query_rank = config.size_or("q_lora_rank", 0);
   attention.latent_size = config.size("kv_lora_rank");
-  attention.plain_size = config.size("qk_nope_head_dim");
-  attention.rope_size = config.size("qk_rope_head_dim");
-  attention.value_size = config.size("v_head_dim");
+  attention.plain_size = read_head_size(config.view(), "qk_nope_head_dim");
+  attention.rope_size = read_head_size(config.view(), "qk_rope_head_dim");
+  attention.value_size = read_head_size(config.view(), "v_head_dim");
+  if (attention.rope_size % 2 != 0) {
+    config.view().fail_at(
+        "qk_rope_head_dim",
+        fmt::format(
+            "is {}, which makes no pairs to rotate",
+            attention.rope_size));
+  }
   attention.scale =
       read_scale(config, attention.plain_size + attention.rope_size);
   attention.bias = config.flag_or("attention_bias", false);
@@ -168,9 +182,9 @@ void rewrite(hub::TensorRewrite& tensors) {
         ExpertNames::spoken);
   }
   HeadSizes sizes{
-      config.integer("num_attention_heads", 1, INT32_MAX),
-      config.integer("qk_nope_head_dim", 1, INT32_MAX),
-      config.integer("v_head_dim", 1, INT32_MAX)};
+      config.integer("num_attention_heads", 1, kMostHeads),
+      read_head_size(config, "qk_nope_head_dim"),
+      read_head_size(config, "v_head_dim")};
   constexpr auto kBoth = "model.layers.{}.self_attn.kv_b_proj.weight";
   for (int64_t layer : tensors.numbers(kBoth)) {
     std::string start = fmt::format("model.layers.{}.self_attn.", layer);

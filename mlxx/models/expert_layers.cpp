@@ -5,6 +5,12 @@
 #include "mlxx/base/error.h"
 
 namespace mlxx::models {
+namespace {
+
+constexpr int kMostExperts = 1 << 16;
+constexpr int kMostShared = 64;
+
+}  // namespace
 
 DecoderLayers layers_with_networks(
     const DecoderSpec& spec,
@@ -22,7 +28,6 @@ ExpertCounts read_expert_counts(
     const DecoderConfig& config,
     std::string_view experts_key,
     std::string_view per_token_key) {
-  constexpr int kMostExperts = 1 << 16;
   ExpertCounts counts;
   counts.experts =
       static_cast<int>(config.view().integer(experts_key, 1, kMostExperts));
@@ -70,8 +75,8 @@ nn::SparseMlpSpec read_grouped_experts(const DecoderConfig& config) {
       .intermediate_size = size};
   if (view.has("n_shared_experts")) {
     mixture.shared = nn::SharedExpert::added;
-    mixture.shared_size =
-        size * static_cast<int>(view.integer("n_shared_experts", 1, 1024));
+    mixture.shared_size = size *
+        static_cast<int>(view.integer("n_shared_experts", 1, kMostShared));
   }
   mixture.correction_name = "gate.e_score_correction_bias";
   mixture.route = [options](const nn::RouterInput& input) {
@@ -119,7 +124,7 @@ void stack_experts(
         names == ExpertNames::spoken ? name.spoken : name.numbered);
     tensors.stack_experts(
         pattern,
-        config.integer(count_key, 1, INT32_MAX),
+        config.integer(count_key, 1, kMostExperts),
         fmt::format("{}.{}.weight", to, name.spoken));
   }
 }

@@ -39,6 +39,9 @@ read_layer(const DecoderConfig& config, const nn::LayerSpec& block, int index) {
     layer.block.rope = nullptr;
     layer.temperature = is_tuned(config.view());
     layer.floor_scale = config.number_or("floor_scale", 8192);
+    if (layer.floor_scale <= 0) {
+      config.view().fail_at("floor_scale", "must be above 0");
+    }
     layer.temperature_scale = config.number_or("attn_scale", 0.1);
   }
   return layer;

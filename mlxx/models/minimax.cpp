@@ -17,6 +17,11 @@ std::unique_ptr<Model> make(const hub::Checkpoint& checkpoint) {
   int head_size = spec.layers.front().head_size;
   auto dims =
       static_cast<int>(config.view().integer("rotary_dim", 2, head_size));
+  if (dims % 2 != 0) {
+    config.view().fail_at(
+        "rotary_dim",
+        fmt::format("is {}, which makes no pairs to rotate", dims));
+  }
   auto rope = config.plain_rope(dims, config.rope_base(10000));
   bool normed = config.flag_or("use_qk_norm", true);
   spec.for_each_layer([&](nn::LayerSpec& layer, int) {
