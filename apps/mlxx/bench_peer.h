@@ -26,7 +26,8 @@ class BenchPeer {
 //                      context decoding only
 //   mlx-lm=PYTHON      an interpreter that has mlx-lm
 // The first two take a GGUF file and `threads` threads (0: all); for mlx-lm a
-// GGUF file is written as an MLX checkpoint first, into `scratch`.
+// GGUF file is written as an MLX checkpoint first, into `scratch`, with scales
+// of the dtype that MLX is fastest with.
 // invalid_request for other text or a model that the peer cannot read.
 std::unique_ptr<BenchPeer> make_bench_peer(
     const std::string& peer,
