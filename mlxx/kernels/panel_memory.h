@@ -28,6 +28,7 @@ class PanelMemory {
   class Piece;
   std::shared_ptr<Piece> piece_;  // that is being cut
   size_t expected_;
+  bool huge_pages_ = true;  // until they turn out to be no gain
 };
 
 // Such memory of its own, for a matrix that is not loaded with others.

@@ -151,7 +151,8 @@ class Cache : public ::testing::Test {
     return read_file(cache_.file_of(digest));
   }
   void write(std::string_view content) {
-    write_file_atomically(cache_.file_of("d"), content);
+    // Not write_file_atomically(), which waits for the disk.
+    std::ofstream(cache_.file_of("d"), std::ios::binary) << content;
   }
 
   TemporaryFolder folder_;
@@ -190,7 +191,7 @@ TEST_F(Cache, ADamagedFileIsWrittenAnew) {
   expect_renewed(std::string(64, '0'));
   expect_renewed(good + "x");
   std::mt19937 random(3);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 10; ++i) {
     std::string damaged = good;
     damaged[random() % good.size()] ^= static_cast<char>(1 << random() % 8);
     expect_renewed(damaged);
