@@ -253,12 +253,20 @@ TEST_F(Answers, ShowDescribesTheModel) {
   EXPECT_EQ(json["context_length"], 8192);
   EXPECT_EQ(json["tokenizer_size"], 49152);
   EXPECT_TRUE(json["stored"].contains("Q4_1")) << result.out;
+  EXPECT_EQ(
+      json["stored"]["Q4_1"]["resident_forms"],
+      Json({"4-bit affine in groups of 32"}));
+  EXPECT_EQ(
+      json["stored"]["Q4_1"]["resident_bytes"],
+      json["stored"]["Q4_1"]["bytes"]);
+  EXPECT_TRUE(json["left_out"].empty());
   EXPECT_NEAR(json["parameters"].get<double>(), 134.5e6, 1e6);
   EXPECT_FALSE(json["chat_templates"].empty());
   EXPECT_TRUE(json["chat_template_error"].is_null());
   EXPECT_FALSE(json["eos_ids"].empty());
   auto text = run({"show"});
-  EXPECT_TRUE(contains(text.out, "bits per weight")) << text.out;
+  EXPECT_TRUE(contains(text.out, "bits per weight; in memory 4-bit affine"))
+      << text.out;
 }
 
 TEST_F(Answers, ChatFromAPipeRemembers) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "mlxx/core/borrowed_array.h"
 #include "mlxx/core/safetensors_writer.h"
 #include "mlxx/hub/checkpoint.h"
 #include "tests/core/error_of.h"
@@ -236,6 +237,30 @@ TEST_F(SafetensorsModel, ATiedHeadIsListedWhereTheFileHasOne) {
       {{"lm_head.weight", mx::ones({2, 2})},
        {"model.embed_tokens.weight", mx::ones({2, 2})}});
   EXPECT_EQ(names(), (Names{"lm_head.weight", "model.embed_tokens.weight"}));
+}
+
+TEST_F(SafetensorsModel, LargeTensorsAreTheFilesOwnPages) {
+  config("{}");
+  mx::array large = mx::reshape(mx::arange(1 << 18), {512, 512});
+  weights("model.safetensors", {{"a.weight", large}, {"b", ones(4)}});
+  auto model = open();
+  size_t before = mx::get_active_memory();
+  mx::array loaded = model->load("a.weight", {}).weight;
+  if (can_borrow_memory()) {
+    EXPECT_LT(mx::get_active_memory() - before, size_t{1} << 16);
+  }
+  // The array outlives the checkpoint and the file's name.
+  model.reset();
+  std::filesystem::remove(folder_.path() / "model.safetensors");
+  EXPECT_TRUE(mx::array_equal(loaded, large).item<bool>());
+}
+
+TEST_F(SafetensorsModel, AFileThatShrinksFailsTheLoadOnly) {
+  config("{}");
+  weights("model.safetensors", {{"a.weight", mx::ones({512, 512})}});
+  auto model = open();
+  std::filesystem::resize_file(folder_.path() / "model.safetensors", 1000);
+  EXPECT_ERROR(model->load("a.weight", {}), "bad_file", "model.safetensors");
 }
 
 // Packed weights --------------------------------------------------------------
