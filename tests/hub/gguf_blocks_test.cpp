@@ -281,7 +281,7 @@ TEST_F(Blocks, ScalesAndBiasesAreExactInFloat32) {
 TEST_F(Blocks, LargeTensorsAreSplitOverThreadsWithTheSameResult) {
   for (const Type& type : types()) {
     // Above what one thread does alone.
-    int blocks = (600 << 10) / type.bytes / 16 * 16;
+    int blocks = (300 << 10) / type.bytes / 16 * 16;
     std::string data = random_data(type, blocks);
     Weight w = repack(type, blocks / 16, type.elements * 16, data);
     auto expected = reference(type, data);
