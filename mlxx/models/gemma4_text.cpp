@@ -371,12 +371,12 @@ constexpr std::string_view kCheckpoints[] = {
 constexpr std::string_view kTinyConfig = R"({
   "model_type": "gemma4_text", "vocab_size": 96, "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32,
+  "num_key_value_heads": 2, "head_dim": 8, "global_head_dim": 16,
   "rms_norm_eps": 1e-6, "max_position_embeddings": 512,
   "sliding_window": 24, "sliding_window_pattern": 2,
   "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 16,
   "vocab_size_per_layer_input": 96, "tie_word_embeddings": true,
-  "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2,
+  "enable_moe_block": true, "num_experts": 4, "top_k_experts": 4,
   "moe_intermediate_size": 32
 })";
 
