@@ -18,6 +18,7 @@ MLXX_INLINE void one_row_of(
   constexpr bool kSmall = kBits < 8;
   int64_t chunks = layout.chunks();
   int per_group = layout.chunks_per_group();
+  size_t step = layout.group_bytes() / per_group;
   const int8_t* high = activations.high + row * layout.in;
   const int8_t* low = kTwoBytes ? activations.low + row * layout.in : nullptr;
   const float* row_scales = activations.scales + row * chunks;
@@ -46,7 +47,7 @@ MLXX_INLINE void one_row_of(
     for (int64_t end = chunk + per_group; chunk < end; ++chunk) {
       const auto* words = reinterpret_cast<const uint32_t*>(at);
       at += layout.chunk_bytes();
-      fetch_ahead(at, layout.chunk_bytes());
+      fetch(at + kAhead, step);
       Floats scale = broadcast(row_scales[chunk]);
       Floats sum = broadcast(row_sums[chunk]);
 #pragma GCC unroll 2

@@ -18,12 +18,12 @@ struct Block {
   const PanelLayout& layout;
   const ActivationRows& in;
   const std::byte* const* numbers;  // of each chunk
-  size_t chunk_bytes;
-  const float* scales;  // [chunk][halves][32]
-  const float* biases;  // [chunk][32]
-  int64_t from;         // the first chunk
+  size_t step;                      // bytes of the panel per chunk
+  const float* scales;              // [chunk][halves][32]
+  const float* biases;              // [chunk][32]
+  int64_t from;                     // the first chunk
   int64_t chunks;
-  bool fetch;      // ahead of what is read
+  bool direct;     // numbers are those of the panel itself
   int32_t offset;  // of bytes, unless there are biases
   float* y;        // [rows][32]
 };
@@ -130,10 +130,11 @@ MLXX_INLINE void tile(const Block& block, int64_t row, int lane) {
     total[r][0] = block.from == 0 ? Floats{} : load(y);
     total[r][1] = block.from == 0 ? Floats{} : load(y + kWidth);
   }
-  bool fetch = block.fetch && row == 0 && lane == 0;
+  // The next block comes from memory while this one is multiplied.
+  bool ahead = block.direct && row == 0 && lane == 0;
   for (int64_t chunk = 0; chunk < block.chunks; ++chunk) {
-    if (fetch) {
-      fetch_ahead(block.numbers[chunk], block.chunk_bytes);
+    if (ahead) {
+      fetch(block.numbers[chunk] + block.chunks * block.step, block.step);
     }
     add_part<kRows, kSource, kSums, kTwoBytes, 0>(
         block,
@@ -307,7 +308,7 @@ void MLXX_BYTE_TILES(
         layout,
         activations,
         scratch.numbers,
-        layout.chunk_bytes(),
+        layout.group_bytes() / layout.chunks_per_group(),
         scratch.scales,
         scratch.biases,
         from,

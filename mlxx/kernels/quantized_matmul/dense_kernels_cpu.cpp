@@ -12,9 +12,8 @@ namespace {
 // a panel stays in the nearest cache.
 constexpr int64_t kBlock = 256;
 
-// Bytes fetched ahead of the first tile's product: measured a tenth faster for
-// one row. The next panel follows; past the last one nothing is read.
-constexpr int kAhead = 4096;
+// Bytes fetched ahead of the first tile's product: farther is slower.
+constexpr int kDenseAhead = 8192;
 
 template <typename Number>
 struct Block {
@@ -69,7 +68,7 @@ MLXX_INLINE void tile(const Block<float>& block, int64_t row, int lane) {
     for (int i = 0; i < kHalf; i += 2) {
       if (fetch) {
         const std::byte* next =
-            block.panel + (at + i) / 2 * kPairBytes + kAhead;
+            block.panel + (at + i) / 2 * kPairBytes + kDenseAhead;
         __builtin_prefetch(next);
         __builtin_prefetch(next + kPairBytes / 2);
       }
@@ -148,9 +147,9 @@ MLXX_INLINE void rounded_tile(const Block<uint16_t>& block, int64_t row) {
   for (int64_t i = block.from; i < block.to; i += 2) {
     const uint32_t* pairs = panel + i / 2 * kLanes;
     if (fetch) {
-      __builtin_prefetch(reinterpret_cast<const char*>(pairs) + kAhead);
+      __builtin_prefetch(reinterpret_cast<const char*>(pairs) + kDenseAhead);
       __builtin_prefetch(
-          reinterpret_cast<const char*>(pairs + kWidth) + kAhead);
+          reinterpret_cast<const char*>(pairs + kWidth) + kDenseAhead);
     }
     auto w0 = (__m512bh)load_words(pairs);
     auto w1 = (__m512bh)load_words(pairs + kWidth);

@@ -58,16 +58,5 @@ MLXX_INLINE Ints excess(int32_t offset, const int32_t* byte_sums, int part) {
   return (Ints)(Words{} + static_cast<uint32_t>(offset) * sum);
 }
 
-// Bytes fetched ahead of one row's product. The next panel follows; past the
-// last one nothing is read.
-constexpr int kPrefetch = 4096;
-constexpr size_t kLine = 64;
-
-MLXX_INLINE void fetch_ahead(const std::byte* at, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += kLine) {
-    __builtin_prefetch(at + kPrefetch + i);
-  }
-}
-
 }  // namespace
 }  // namespace mlxx::kernels

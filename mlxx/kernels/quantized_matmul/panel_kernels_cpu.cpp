@@ -17,6 +17,7 @@ void one_row_of(
     float* y) {
   int64_t chunks = layout.chunks();
   int per_group = layout.chunks_per_group();
+  size_t step = layout.group_bytes() / per_group;
   Floats total[kVectors] = {};
   const std::byte* at = panel;
   for (int64_t chunk = 0; chunk < chunks;) {
@@ -35,6 +36,7 @@ void one_row_of(
       const auto* words = reinterpret_cast<const uint32_t*>(at);
       const float* in = x + chunk * kChunk;
       at += layout.chunk_bytes();
+      fetch(at + kAhead, step);
       Floats first[kVectors] = {};
       Floats second[kVectors] = {};
 #pragma GCC unroll 16

@@ -286,5 +286,16 @@ chunk_words(const PanelLayout& layout, const std::byte* panel, int64_t chunk) {
       layout.header_bytes() + (chunk % per_group) * layout.chunk_bytes());
 }
 
+// Bytes fetched ahead of one row's product, its own panel or the next.
+constexpr int kAhead = 16384;
+constexpr size_t kLine = 64;
+
+// Past a matrix's last panel nothing is read.
+MLXX_INLINE void fetch(const std::byte* at, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += kLine) {
+    __builtin_prefetch(at + i);
+  }
+}
+
 }  // namespace
 }  // namespace mlxx::kernels
