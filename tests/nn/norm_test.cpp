@@ -52,9 +52,7 @@ TEST(LayerNorm, MatchesTheFormulaWithAndWithoutBias) {
   Norm plain(32, {.kind = NormSpec::Kind::layer, .eps = 1e-5f});
   set_all(plain, weight, bias);
   EXPECT_LT(relative_error(plain(x), scaled), 1e-5);
-  Norm biased(
-      32,
-      {.kind = NormSpec::Kind::layer, .eps = 1e-5f, .bias = true});
+  Norm biased(32, {.kind = NormSpec::Kind::layer, .eps = 1e-5f, .bias = true});
   set_all(biased, weight, bias);
   EXPECT_LT(relative_error(biased(x), mx::add(scaled, bias)), 1e-5);
 }
