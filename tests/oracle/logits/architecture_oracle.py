@@ -22,8 +22,11 @@ from dense_architectures import DENSE
 from logits_comparison import check_checkpoint
 from moe_architectures import MIXTURES
 from recurrent_architectures import RECURRENT
+from vision_architectures import VISION
 
 ARCHITECTURES = {**DENSE, **MIXTURES, **RECURRENT}
+for architecture, cases in VISION.items():
+    ARCHITECTURES[architecture] = ARCHITECTURES[architecture] | cases
 
 
 def make_config(case, architecture):
