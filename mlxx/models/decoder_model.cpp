@@ -154,7 +154,7 @@ void DecoderModel::use(const kernels::Selection& selection) {
   }
   if (!fused_) {
     log_debug("{}: operations layer by layer, since {}", spec_.model_type, why);
-    fused_layers_ = FusedLayers::make(blocks, selection, why);
+    fused_layers_ = FusedLayers::make(layers_, selection, why);
     if (!fused_layers_) {
       log_debug("{}: no layer as one, since {}", spec_.model_type, why);
     }

@@ -69,8 +69,7 @@ std::string describe(
   weights.kv_heads = first.kv_heads;
   weights.head_size = first.head_size;
   for (auto* block : parts.blocks) {
-    problem = block->has_mlp() ? add_layer(*block, weights)
-                               : "a layer's network is not an MLP";
+    problem = add_layer(*block, weights);
     if (!problem.empty()) {
       return problem;
     }

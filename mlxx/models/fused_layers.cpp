@@ -6,23 +6,35 @@
 namespace mlxx::models {
 namespace {
 
-// Appends the block if it fits; empty, or why not.
+nn::TransformerBlock* whole_block(nn::DecoderLayer& layer) {
+  auto* block = dynamic_cast<nn::TransformerBlock*>(&layer);
+  return block && block->has_mlp() ? block : nullptr;
+}
+
+// The first layer decides of what shape heads are.
+void set_shape(const nn::LayerSpec& spec, kernels::DecoderWeights& weights) {
+  weights.hidden_size = spec.hidden_size;
+  weights.heads = spec.heads;
+  weights.kv_heads = spec.kv_heads;
+  weights.head_size = spec.head_size;
+}
+
+// Appends the layer if it fits; empty, or why not.
 std::string add_if_covered(
-    nn::TransformerBlock& block,
+    nn::DecoderLayer& layer,
     kernels::DecoderWeights& weights) {
-  const nn::LayerSpec& spec = block.spec();
-  if (spec.parallel && !block.has_mlp()) {
-    return "a network beside the attention is not an MLP";
-  }
+  auto* block = whole_block(layer);
   if (weights.layers.empty()) {
-    weights.hidden_size = spec.hidden_size;
-    weights.heads = spec.heads;
-    weights.kv_heads = spec.kv_heads;
-    weights.head_size = spec.head_size;
+    if (block) {
+      set_shape(block->spec(), weights);
+    } else if (auto spec = layer.attention_half()) {
+      set_shape(*spec, weights);
+    }
   }
   size_t layers = weights.layers.size();
   size_t rotations = weights.rotations.size();
-  std::string problem = add_layer(block, weights);
+  std::string problem =
+      block ? add_layer(*block, weights) : add_attention_half(layer, weights);
   if (problem.empty()) {
     problem = kernels::why_not_run(weights);
   }
@@ -36,7 +48,7 @@ std::string add_if_covered(
 }  // namespace
 
 std::optional<FusedLayers> FusedLayers::make(
-    std::span<nn::TransformerBlock* const> blocks,
+    std::span<const std::unique_ptr<nn::DecoderLayer>> layers,
     const kernels::Selection& selection,
     std::string& why) {
   if (!selection.has_cpu_kernels()) {
@@ -45,15 +57,14 @@ std::optional<FusedLayers> FusedLayers::make(
   }
   auto weights = std::make_shared<kernels::DecoderWeights>();
   std::map<int, Entry> entries;
-  why = "no layer is a transformer block";
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    if (!blocks[i]) {
-      continue;
-    }
+  for (size_t i = 0; i < layers.size(); ++i) {
     int index = static_cast<int>(weights->layers.size());
-    std::string problem = add_if_covered(*blocks[i], *weights);
+    std::string problem = add_if_covered(*layers[i], *weights);
     if (problem.empty()) {
-      entries.emplace(static_cast<int>(i), Entry{blocks[i], index});
+      bool whole = whole_block(*layers[i]);
+      entries.emplace(
+          static_cast<int>(i),
+          Entry{whole ? nullptr : layers[i].get(), index});
     } else {
       why = std::move(problem);
     }
@@ -78,13 +89,13 @@ mx::array FusedLayers::operator()(
     int layer,
     const mx::array& h,
     cache::LayerCache& cache) const {
-  auto [block, index] = entries_.at(layer);
+  auto [rest, index] = entries_.at(layer);
   auto& state = static_cast<cache::DecoderCache&>(cache);
   auto [hidden, done] =
       layers_(index, h, state.sequences(h.shape(0)), state.newest());
   state.set_newest(std::move(done));
   hidden = mx::astype(hidden, h.dtype());
-  return block->has_mlp() ? hidden : block->add_network(hidden);
+  return rest ? rest->add_network(hidden) : hidden;
 }
 
 }  // namespace mlxx::models

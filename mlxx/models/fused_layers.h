@@ -12,17 +12,16 @@
 
 namespace mlxx::models {
 
-// Those blocks of a decoder as one operation each that a kernel computes, where
+// Those layers of a decoder as one operation each that a kernel computes, where
 // the whole decoder does not run as one: on the CPU, with packed weights. Of a
-// block with a network of another kind than an MLP, its attention. Not
+// layer with a network of another kind than an MLP, its attention. Not
 // differentiable.
 class FusedLayers {
  public:
-  // Once the weights are in. `blocks`: one per layer, null for layers of
-  // another kind; they must outlive the result. Nothing, and the reason in
-  // `why`, if no block is covered.
+  // Once the weights are in. The layers must outlive the result. Nothing, and
+  // the reason in `why`, if none is covered.
   static std::optional<FusedLayers> make(
-      std::span<nn::TransformerBlock* const> blocks,
+      std::span<const std::unique_ptr<nn::DecoderLayer>> layers,
       const kernels::Selection& selection,
       std::string& why);
 
@@ -40,7 +39,8 @@ class FusedLayers {
 
  private:
   struct Entry {
-    nn::TransformerBlock* block;
+    const nn::DecoderLayer*
+        rest;   // whose network is computed after; null: none
     int index;  // among the kernel's layers
   };
 

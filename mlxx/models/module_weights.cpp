@@ -52,9 +52,11 @@ kernels::NormWeights ModuleWeights::norm(
       .bias = vector(prefix + "bias")};
 }
 
-void ModuleWeights::drop(const std::string& prefix) {
+void ModuleWeights::keep(const std::vector<std::string>& names) {
   std::erase_if(all_, [&](const auto& entry) {
-    return entry.first.starts_with(prefix);
+    return std::ranges::none_of(names, [&](const auto& name) {
+      return !name.empty() && entry.first.starts_with(name + ".");
+    });
   });
 }
 
@@ -182,6 +184,9 @@ void take_network(
 std::string add_layer(
     nn::TransformerBlock& block,
     kernels::DecoderWeights& weights) {
+  if (!block.has_mlp()) {
+    return "its network is not an MLP";
+  }
   const nn::LayerSpec& spec = block.spec();
   kernels::DecoderLayerWeights layer;
   std::string problem = set_rotation(spec.rope.get(), weights, layer);
@@ -190,16 +195,28 @@ std::string add_layer(
   }
   ModuleWeights parameters(block);
   take_attention(parameters, spec, layer);
-  if (block.has_mlp()) {
-    take_network(parameters, spec, layer);
-  } else {
-    for (const auto& name :
-         {spec.names.mlp, spec.names.before_mlp, spec.names.after_mlp}) {
-      if (!name.empty()) {
-        parameters.drop(name + ".");
-      }
-    }
+  take_network(parameters, spec, layer);
+  weights.layers.push_back(std::move(layer));
+  return parameters.problem();
+}
+
+std::string add_attention_half(
+    nn::DecoderLayer& half,
+    kernels::DecoderWeights& weights) {
+  auto spec = half.attention_half();
+  if (!spec) {
+    return "its first half is not plain attention";
   }
+  kernels::DecoderLayerWeights layer;
+  std::string problem = set_rotation(spec->rope.get(), weights, layer);
+  if (!problem.empty()) {
+    return problem;
+  }
+  ModuleWeights parameters(half);
+  const nn::LayerNames& names = spec->names;
+  parameters.keep(
+      {names.attention, names.before_attention, names.after_attention});
+  take_attention(parameters, *spec, layer);
   weights.layers.push_back(std::move(layer));
   return parameters.problem();
 }

@@ -31,8 +31,8 @@ class ModuleWeights {
   kernels::NormWeights norm(
       const std::string& prefix,
       const nn::NormSpec& spec);
-  // Leaves out what has that prefix: it is computed elsewhere.
-  void drop(const std::string& prefix);
+  // Leaves out what is under none of these names: it is computed elsewhere.
+  void keep(const std::vector<std::string>& names);
 
   // Empty, or what the kernel would leave out.
   std::string problem() const;
@@ -44,10 +44,13 @@ class ModuleWeights {
   std::string unpacked_;
 };
 
-// Appends the block to the layers. A network that is not the block's own MLP
-// is left out. Empty, or why the kernel can't compute it.
+// Appends a whole block with its MLP, or a layer's attention_half(), to the
+// layers. Empty, or why the kernel can't compute it.
 std::string add_layer(
     nn::TransformerBlock& block,
+    kernels::DecoderWeights& weights);
+std::string add_attention_half(
+    nn::DecoderLayer& layer,
     kernels::DecoderWeights& weights);
 
 }  // namespace mlxx::models

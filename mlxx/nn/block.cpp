@@ -79,6 +79,10 @@ mx::array TransformerBlock::operator()(
   return add_network(add(x, attended));
 }
 
+std::optional<LayerSpec> TransformerBlock::attention_half() const {
+  return spec_.parallel ? std::nullopt : std::optional(spec_);
+}
+
 mx::array TransformerBlock::add_network(const mx::array& h) const {
   return add(h, normed(after_mlp_, feed_forward(normed(before_mlp_, h))));
 }

@@ -48,9 +48,9 @@ class TransformerBlock : public DecoderLayer {
       const mx::array& x,
       const kernels::AttentionMask& mask,
       cache::LayerCache& cache) const override;
-  // The second half: h and what the network adds to it. Not of a parallel
-  // layer, whose network reads something else.
-  mx::array add_network(const mx::array& h) const;
+  // Absent if the layer is parallel: its network does not read the sum.
+  std::optional<LayerSpec> attention_half() const override;
+  mx::array add_network(const mx::array& h) const override;
   StateSpec state() const override;
   void visit(const std::string& prefix, const ParameterVisitor& visitor)
       override;

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
+
 #include "mlxx/cache/cache.h"
 #include "mlxx/core/parameters.h"
 #include "mlxx/kernels/select.h"
+#include "mlxx/nn/layer_spec.h"
 
 namespace mlxx::nn {
 
@@ -38,6 +41,17 @@ class DecoderLayer {
   virtual void visit(
       const std::string& prefix,
       const ParameterVisitor& visitor) = 0;
+  // The layer's first half as data, for kernels that compute it: h + m *
+  // after_attention(attention(before_attention(h))), or nothing if it is
+  // something else. Names are those within the layer.
+  virtual std::optional<LayerSpec> attention_half() const {
+    return std::nullopt;
+  }
+  // The second half, if attention_half() is there.
+  virtual mx::array add_network(const mx::array& h) const {
+    return h;
+  }
+
   // Which kernels compute; without a call the plain operations.
   virtual void use(const kernels::Selection& selection) = 0;
 };

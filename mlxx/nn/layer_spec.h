@@ -18,6 +18,8 @@ struct NormSpec {
   Kind kind = Kind::rms;
   float eps = 0;
   bool bias = false;  // only of the layer kinds
+
+  bool operator==(const NormSpec&) const = default;
 };
 
 // Norms of queries and keys, between projection and rotation.

@@ -6,6 +6,7 @@ namespace mlxx::nn {
 
 MixerLayer::MixerLayer(const MixerLayerOptions& options, MixerLayerParts parts)
     : parts_(std::move(parts)),
+      norm_(options.norm),
       residual_multiplier_(options.residual_multiplier) {
   if (parts_.mixer) {
     mixer_norm_.emplace(options.hidden_size, options.norm);
@@ -33,13 +34,30 @@ mx::array MixerLayer::operator()(
   } else {
     cache::cache_as<cache::RecurrentCache>(cache).advance(x.shape(1));
   }
-  if (parts_.network) {
-    h = add_residual(
-        h,
-        (*parts_.network)((*network_norm_)(h)),
-        residual_multiplier_);
+  return add_network(h);
+}
+
+std::optional<LayerSpec> MixerLayer::attention_half() const {
+  const auto* attention = dynamic_cast<AttentionMixer*>(parts_.mixer.get());
+  if (!attention || attention->spec().norm != norm_) {
+    return std::nullopt;
   }
-  return h;
+  LayerSpec spec = attention->spec();
+  spec.names.attention = parts_.mixer_name;
+  spec.names.before_attention = parts_.mixer_norm;
+  spec.names.after_attention.clear();
+  spec.residual_multiplier = residual_multiplier_;
+  return spec;
+}
+
+mx::array MixerLayer::add_network(const mx::array& h) const {
+  if (!parts_.network) {
+    return h;
+  }
+  return add_residual(
+      h,
+      (*parts_.network)((*network_norm_)(h)),
+      residual_multiplier_);
 }
 
 void MixerLayer::visit(

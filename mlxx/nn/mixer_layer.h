@@ -25,7 +25,11 @@ class TokenMixer {
 class AttentionMixer : public TokenMixer {
  public:
   explicit AttentionMixer(const LayerSpec& spec)
-      : window_(spec.window), attention_(spec) {}
+      : spec_(spec), attention_(spec) {}
+
+  const LayerSpec& spec() const {
+    return spec_;
+  }
 
   mx::array operator()(
       const mx::array& x,
@@ -34,7 +38,7 @@ class AttentionMixer : public TokenMixer {
     return attention_(x, mask, cache::cache_as<cache::KVCache>(cache));
   }
   StateSpec state() const override {
-    return {.kind = StateSpec::Kind::attention, .window = window_};
+    return {.kind = StateSpec::Kind::attention, .window = spec_.window};
   }
   void visit(const std::string& prefix, const ParameterVisitor& visitor)
       override {
@@ -45,7 +49,7 @@ class AttentionMixer : public TokenMixer {
   }
 
  private:
-  int window_;
+  LayerSpec spec_;
   Attention attention_;
 };
 
@@ -99,12 +103,16 @@ class MixerLayer : public DecoderLayer {
   // That of the mixer; without one a recurrent one of no arrays, which counts
   // the tokens.
   StateSpec state() const override;
+  // If the mixer is attention.
+  std::optional<LayerSpec> attention_half() const override;
+  mx::array add_network(const mx::array& h) const override;
   void visit(const std::string& prefix, const ParameterVisitor& visitor)
       override;
   void use(const kernels::Selection& selection) override;
 
  private:
   MixerLayerParts parts_;
+  NormSpec norm_;
   float residual_multiplier_;
   std::optional<Norm> mixer_norm_;
   std::optional<Norm> network_norm_;

@@ -150,12 +150,12 @@ void expect_same_bits(const Change& change, const Shape& shape) {
     DecodeStep step =
         make_step(change, shape, {false, set, std::make_shared<ThreadPool>(2)});
     int words = RandomDecoder::kWords;
-    mx::array last =
-        mx::slice(*expected, {0, kTokens - 1, 0}, {1, kTokens, words});
+    constexpr int kFew = 40;
+    mx::array last = mx::slice(*expected, {0, kFew - 1, 0}, {1, kFew, words});
     for (int rows : {2, 8, 33}) {
       Decoding run(step, rows);
-      run(all.first(kTokens - 1));
-      mx::array got = run(all.last(1));
+      run(all.first(kFew - 1));
+      mx::array got = run(all.subspan(kFew - 1, 1));
       for (int row : {0, rows - 1}) {
         EXPECT_TRUE(
             same_bits(mx::slice(got, {row, 0, 0}, {row + 1, 1, words}), last))
