@@ -171,6 +171,18 @@ MINISTRAL3 = Case(
     "Ministral3Config",
 )
 
+def packings(case):
+    """Every form that mlx-lm's converter packs matrices in."""
+    modes = {"mxfp4": (32, 4), "nvfp4": (16, 4), "mxfp8": (32, 8)}
+    cases = {
+        mode: case.variant("bfloat16", (*sizes, mode))
+        for mode, sizes in modes.items()
+    }
+    for bits, group in ((2, 64), (3, 32), (5, 64), (6, 32), (8, 128)):
+        cases[f"q{bits}-g{group}"] = case.variant("bfloat16", (group, bits))
+    return cases
+
+
 GEMMA4 = Case(
     dict(
         TIED,
@@ -187,7 +199,7 @@ GEMMA4 = Case(
 )
 
 DENSE = {
-    "llama": usual(LLAMA),
+    "llama": usual(LLAMA) | packings(LLAMA),
     "qwen2": usual(QWEN2) | {"yarn": QWEN2.variant(rope_scaling=YARN)},
     "qwen3": usual(QWEN3) | {"yarn": QWEN3.variant(rope_scaling=YARN)},
     "seed_oss": usual(SEED_OSS)
