@@ -24,10 +24,10 @@ import sys
 import time
 from pathlib import Path
 
-# 20 tokens for SmolLM2's tokenizer.
+# 20 tokens for SmolLM2's tokenizer, and a text that goes on.
 PROMPT = (
-    "Explain in two short sentences why the sky is blue at noon and red in the "
-    "evening."
+    "The sky is blue at noon and red in the evening because the light of the sun "
+    "has to pass"
 )
 PHASES = [
     "start", "tokenizer", "weights", "load", "prompt", "prefill", "first_token",
