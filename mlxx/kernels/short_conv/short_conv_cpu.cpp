@@ -10,8 +10,9 @@ namespace {
 
 using Arrays = std::vector<mx::array>;
 
-// Channel blocks times tokens below which one thread does it all.
-constexpr int64_t kFewSteps = 64;
+// Channel blocks times tokens below which one thread does it all, in some
+// microseconds.
+constexpr int64_t kFewSteps = 512;
 
 // Inputs: x, weight, state, and then bias and lengths as far as there are any.
 class CpuShortConv : public StatefulPrimitive {
