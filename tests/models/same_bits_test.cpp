@@ -36,10 +36,13 @@ mx::array logits_of(
   return mx::concatenate(parts, 1);
 }
 
-void expect_same_bits(const FakeCheckpoint& checkpoint) {
+void expect_same_bits(
+    const FakeCheckpoint& checkpoint,
+    const std::vector<kernels::InstructionSet>& sets =
+        kernels::available_instruction_sets()) {
   mx::array ids =
       mx::random::randint(0, 96, {3, kTokens}, mx::int32, mx::random::key(1));
-  for (auto set : kernels::available_instruction_sets()) {
+  for (auto set : sets) {
     std::optional<mx::array> expected;
     for (int threads : {3, 1}) {
       LoadOptions options;
@@ -77,6 +80,25 @@ TEST(SameBits, OfQuantizedWeightsWhateverTheCompany) {
 
 TEST(SameBits, OfDenseWeightsWhateverTheCompany) {
   expect_same_bits(random_checkpoint(config(), std::nullopt, mx::bfloat16));
+}
+
+// Layers of every kind that carries a state, between ones that do not.
+TEST(SameBits, OfRecurrentFamiliesWhateverTheCompany) {
+  for (const char* type :
+       {"falcon_h1",
+        "granitemoehybrid",
+        "lfm2",
+        "lfm2_moe",
+        "mamba2",
+        "nemotron_h",
+        "qwen3_5",
+        "qwen3_next"}) {
+    SCOPED_TRACE(type);
+    Json config = parse_json(find_model(type).tiny_config, "tiny");
+    expect_same_bits(
+        random_checkpoint(config, hub::Quantization{32, 4, "affine"}),
+        {kernels::available_instruction_sets().back()});
+  }
 }
 
 }  // namespace
