@@ -9,6 +9,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/base/utf8.h"
 #include "mlxx/core/device.h"
+#include "mlxx/embed/encoder.h"
 #include "mlxx/generate/special_tokens.h"
 #include "mlxx/hub/resident_form.h"
 #include "mlxx/kernels/select.h"
@@ -44,8 +45,11 @@ void read_config(const Json& config, ModelReport& report) {
   report.kv_heads = number("num_key_value_heads");
   report.vocab_size = number("vocab_size");
   report.context_length = number("max_position_embeddings");
+  report.is_encoder = embed::is_encoder(report.model_type);
   try {
-    models::find_model(report.model_type);
+    if (!report.is_encoder) {
+      models::find_model(report.model_type);
+    }
   } catch (const Error& error) {
     report.unsupported = error.what();
   }
@@ -55,7 +59,7 @@ void read_config(const Json& config, ModelReport& report) {
 std::vector<hub::DroppedTensor> dropped_tensors(
     const hub::Checkpoint& checkpoint,
     ModelReport& report) {
-  if (report.unsupported.empty()) {
+  if (report.unsupported.empty() && !report.is_encoder) {
     try {
       const auto& info = models::find_model(report.model_type);
       if (auto rewritten = models::rewrite_checkpoint(info, checkpoint)) {
@@ -199,6 +203,9 @@ std::string format_model_report(const ModelReport& report) {
   if (!report.unsupported.empty()) {
     line("cannot run", report.unsupported);
   }
+  if (report.is_encoder) {
+    line("runs in", "mlxx embed, or mlxx rerank if it has a head for that");
+  }
   line(
       "size",
       fmt::format(
@@ -279,6 +286,7 @@ OrderedJson model_report_json(const ModelReport& report) {
       {"architectures", report.architectures},
       {"supported", report.unsupported.empty()},
       {"unsupported_reason", text_or_null(report.unsupported)},
+      {"is_encoder", report.is_encoder},
       {"file_bytes", report.file_bytes},
       {"parameters", report.parameters},
       {"tied_embeddings", report.tied_embeddings},

@@ -34,6 +34,8 @@ struct ModelReport {
   std::vector<std::string> architectures;
   // Why mlxx cannot run it; empty if it can.
   std::string unsupported;
+  // Makes vectors or scores of texts, and no answers.
+  bool is_encoder = false;
   uint64_t file_bytes = 0;
   uint64_t parameters = 0;
   // The config's numbers; absent if it does not name them.

@@ -139,7 +139,7 @@ std::string EmbeddingModel::prompt_of(const EmbedOptions& options) const {
       "prompt_name",
       "the model has no prompt '{}'{}{}",
       *name,
-      names.empty() ? " and no other" : ", it has ",
+      names.empty() ? ", nor any other" : ", it has ",
       fmt::join(names, ", "));
 }
 

@@ -51,6 +51,12 @@ Make find_kind(const std::string& model_type) {
 
 }  // namespace
 
+bool is_encoder(std::string_view model_type) {
+  return std::ranges::any_of(kKinds, [&](const Kind& kind) {
+    return kind.model_type == model_type && kind.make != make_decoder_encoder;
+  });
+}
+
 mx::array Encoder::classify(const mx::array&, const TokenRows&) const {
   fail(
       ErrorKind::unsupported,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "mlxx/core/parameters.h"
 #include "mlxx/embed/pooling.h"
@@ -49,6 +50,10 @@ enum class EncoderPurpose {
   vectors,  // the hidden states; heads of the checkpoint are left out
   scores,   // a classification head as well
 };
+
+// Whether `model_type` is a transformer that only makes vectors or scores: no
+// language model of mlxx/models.
+bool is_encoder(std::string_view model_type);
 
 // Builds what config.json's model_type names and loads its weights, with the
 // rules and errors of models::load_model(). unsupported for another type, with
