@@ -370,7 +370,7 @@ constexpr std::string_view kCheckpoints[] = {
 
 constexpr std::string_view kTinyConfig = R"({
   "model_type": "gemma4_text", "vocab_size": 96, "hidden_size": 64,
-  "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+  "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
   "num_key_value_heads": 2, "head_dim": 8, "global_head_dim": 16,
   "rms_norm_eps": 1e-6, "max_position_embeddings": 512,
   "sliding_window": 24, "sliding_window_pattern": 2,

@@ -35,10 +35,14 @@ TEST(LoadModel, UnknownTypeIsNamedWithWhatIsKnown) {
   Json config = small_config();
   config["model_type"] = "mamba9";
   FakeCheckpoint checkpoint(config);
-  EXPECT_EQ(
-      load_error(checkpoint),
+  std::string error = load_error(checkpoint);
+  EXPECT_TRUE(error.starts_with(
       "[config.json] model_type 'mamba9' is not known; known are llama, "
-      "mistral");
+      "mistral, "))
+      << error;
+  for (const ModelInfo* info : all_models()) {
+    EXPECT_NE(error.find(info->model_type), std::string::npos);
+  }
 }
 
 TEST(LoadModel, AliasesAreTheSameModel) {
