@@ -9,7 +9,7 @@ namespace mlxx::kernels {
 namespace {
 
 // Rows of a pass: their activations stay in the caches of the processor.
-constexpr int kPassRows = 512;
+constexpr int kPassRows = 256;
 
 // From so many new tokens of a sequence, queries are computed in tiles.
 constexpr int kTokensInTiles = 4;
