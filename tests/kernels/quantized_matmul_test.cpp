@@ -2,11 +2,13 @@
 
 #include <climits>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/borrowed_array.h"
 #include "mlxx/kernels/cpu_variants.h"
 #include "tests/kernels/relative_error.h"
 
@@ -333,6 +335,62 @@ TEST(PackQuantized, StoresNoMoreThanTheFileDid) {
   EXPECT_EQ(bytes_of(4, true), 64u * 4u * 18u);
   EXPECT_EQ(bytes_of(4, false), 64u * 4u * 20u);
   EXPECT_EQ(bytes_of(8, true), 64u * 4u * 34u);
+}
+
+// Scales are kept in the smallest form that gives back the same numbers.
+TEST(PackQuantized, ScalesLoseNothing) {
+  auto bytes_with = [](float odd) {
+    std::vector<float> numbers(64 * 4, 0.25f);
+    numbers[37] = odd;
+    mx::array scales(numbers.data(), {64, 4});
+    mx::array biases = mx::multiply(scales, mx::array(-3.0f));
+    mx::array q = mx::zeros({64, 16}, mx::uint32);
+    auto packed =
+        pack_quantized({q, scales, biases}, {32, 4, "affine"}, select_best());
+    WeightArrays after = packed->restore();
+    EXPECT_TRUE(same_bits(*after.scales, scales)) << odd;
+    EXPECT_TRUE(same_bits(*after.biases, biases)) << odd;
+    return packed->nbytes();
+  };
+  size_t half = bytes_with(0.25f);
+  // Zeros, subnormal and largest half-precision numbers, infinity.
+  const float least = std::ldexp(1.0f, -24);
+  for (float same : {0.0f, -0.0f, least, 3 * least, 21824.0f, INFINITY}) {
+    EXPECT_EQ(bytes_with(same), half) << same;
+  }
+  // Of bfloat16 only, and then of float32 only.
+  EXPECT_EQ(bytes_with(std::ldexp(1.0f, 20)), half);
+  EXPECT_EQ(bytes_with(std::ldexp(1.0f, -40)), half);
+  for (float wide : {0.1f, 65519.0f, std::ldexp(1.0f + 1.0f / 1024, -40)}) {
+    EXPECT_GT(bytes_with(wide), half) << wide;
+  }
+}
+
+// As a checkpoint gives it: in the middle of a file, other bytes before it.
+TEST(PackQuantized, ReadsBorrowedMemoryInPlace) {
+  if (!can_borrow_memory()) {
+    GTEST_SKIP() << "arrays cannot stand on other memory here";
+  }
+  auto parts = mx::quantize(normal({64, 128}, 1), 32, 4);
+  mx::eval(parts);
+  auto borrow = [](const mx::array& a) {
+    auto file = std::make_shared<std::vector<char>>(64 + a.nbytes(), '\x7f');
+    std::memcpy(file->data() + 64, a.data<char>(), a.nbytes());
+    auto* at = reinterpret_cast<const std::byte*>(file->data() + 64);
+    return borrow_memory(file, at, a.shape(), a.dtype()).value();
+  };
+  const QuantizationSpec spec{32, 4, "affine"};
+  auto one =
+      pack_quantized({parts[0], parts[1], parts[2]}, spec, select_best());
+  size_t before = mx::get_active_memory();
+  mx::reset_peak_memory();
+  auto other = pack_quantized(
+      {borrow(parts[0]), borrow(parts[1]), borrow(parts[2])},
+      spec,
+      select_best());
+  EXPECT_LT(mx::get_peak_memory() - before, other->nbytes() + 4096);
+  mx::array x = normal({3, 128}, 2);
+  EXPECT_TRUE(same_bits(one->matmul(x), other->matmul(x)));
 }
 
 TEST(PackQuantized, FallbackKeepsMlxsForm) {

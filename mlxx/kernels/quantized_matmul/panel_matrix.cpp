@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -8,11 +9,48 @@
 namespace mlxx::kernels {
 namespace {
 
+// Whether `holds` is true of all numbers below `count`. Blocks without a branch
+// inside are computed many at a time.
+template <typename Holds>
+bool holds_for_all(size_t count, const Holds& holds) {
+  constexpr size_t kBlock = 1024;
+  for (size_t start = 0; start < count; start += kBlock) {
+    size_t end = std::min(count, start + kBlock);
+    bool all = true;
+    for (size_t i = start; i < end; ++i) {
+      all &= holds(i);
+    }
+    if (!all) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Normal numbers and zero by their bits alone, since converting each takes
+// longer than packing the matrix.
+bool is_plain_half(float value) {
+  auto bits = std::bit_cast<uint32_t>(value);
+  uint32_t size = bits & 0x7fffffffu;
+  // From 2^-14 to below 2^16, ten bits of mantissa.
+  bool in_range = size - 0x38800000u < 0x47800000u - 0x38800000u;
+  return (size == 0) | (in_range & ((bits & 0x1fffu) == 0));
+}
+
 bool survives(std::span<const float> values, NumberType type) {
-  return std::ranges::all_of(values, [&](float v) {
-    return type == NumberType::float16
-        ? static_cast<float>(mx::float16_t(v)) == v
-        : static_cast<float>(mx::bfloat16_t(v)) == v;
+  const float* v = values.data();
+  if (type == NumberType::float16) {
+    return holds_for_all(
+               values.size(),
+               [=](size_t i) { return is_plain_half(v[i]); }) ||
+        std::ranges::all_of(values, [](float value) {
+             return is_plain_half(value) ||
+                 static_cast<float>(mx::float16_t(value)) == value;
+           });
+  }
+  return holds_for_all(values.size(), [=](size_t i) {
+    bool is_number = v[i] == v[i];
+    return is_number & ((std::bit_cast<uint32_t>(v[i]) & 0xffffu) == 0);
   });
 }
 
@@ -78,10 +116,19 @@ float read_number(const std::byte* at, NumberType type, int lane) {
   return static_cast<float>(half);
 }
 
+// mx::contiguous() copies what lies in a mapped file, because it asks MLX's
+// allocator how large that memory is.
+mx::array row_contiguous(mx::array a) {
+  mx::eval(a);
+  if (!a.flags().row_contiguous) {
+    a = mx::contiguous(a);
+    mx::eval(a);
+  }
+  return a;
+}
+
 mx::array contiguous_float32(const mx::array& a) {
-  mx::array b = mx::contiguous(mx::astype(a, mx::float32));
-  mx::eval(b);
-  return b;
+  return row_contiguous(mx::astype(a, mx::float32));
 }
 
 NumberType number_type(mx::Dtype dtype) {
@@ -161,8 +208,7 @@ PanelMatrix::PanelMatrix(
       kernels_(product_kernels(selection)),
       gemm_machine_(gemm_machine(selection)),
       threads_(threads_of(selection)) {
-  mx::array words = mx::contiguous(arrays.weight);
-  mx::eval(words);
+  mx::array words = row_contiguous(arrays.weight);
   layout_.bits = quantization.bits;
   layout_.group_size = quantization.group_size;
   layout_.in = int64_t{words.shape(1)} * 32 / quantization.bits;
@@ -172,8 +218,7 @@ PanelMatrix::PanelMatrix(
     layout_.symmetric = true;
     layout_.codes = format->codes;
     layout_.half_groups = format->half_groups;
-    mx::array scales = mx::contiguous(*arrays.scales);
-    mx::eval(scales);
+    mx::array scales = row_contiguous(*arrays.scales);
     Source source{
         words,
         scales,
@@ -209,8 +254,7 @@ PanelMatrix::PanelMatrix(const mx::array& dense, const Selection& selection)
       kernels_(product_kernels(selection)),
       gemm_machine_(gemm_machine(selection)),
       threads_(threads_of(selection)) {
-  mx::array numbers = mx::contiguous(dense);
-  mx::eval(numbers);
+  mx::array numbers = row_contiguous(dense);
   layout_.in = dense.shape(1);
   layout_.group_size = kChunk;
   layout_.type = number_type(dense.dtype());
@@ -267,10 +311,12 @@ void PanelMatrix::choose_scales(const Source& source) {
   auto scales = source.all_scales();
   auto biases = source.all_biases();
   layout_.zero = -static_cast<float>(1 << (layout_.bits - 1));
-  layout_.symmetric = true;
-  for (size_t i = 0; i < scales.size() && layout_.symmetric; ++i) {
-    layout_.symmetric = biases[i] == scales[i] * layout_.zero;
-  }
+  const float* scale = scales.data();
+  const float* bias = biases.data();
+  float zero = layout_.zero;
+  layout_.symmetric = holds_for_all(scales.size(), [=](size_t i) {
+    return bias[i] == scale[i] * zero;
+  });
   layout_.type = NumberType::float32;
   for (NumberType type : {NumberType::float16, NumberType::bfloat16}) {
     if (survives(scales, type) &&
