@@ -40,6 +40,12 @@ void StatefulPrimitive::take_or_allocate(
   }
 }
 
+mx::array in_order(const mx::array& a) {
+  bool known =
+      a.status() == mx::array::Status::available && a.flags().row_contiguous;
+  return known ? a : mx::contiguous(a);
+}
+
 StatefulResult make_stateful(
     const mx::Shape& out,
     const mx::Shape& state,

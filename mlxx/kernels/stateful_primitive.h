@@ -44,6 +44,10 @@ class StatefulPrimitive : public CpuStreamPrimitive {
   Fallback fallback_;
 };
 
+// The array with its numbers one after the other: itself if that is known of
+// it already, which spares a graph node.
+mx::array in_order(const mx::array& a);
+
 // The two outputs of `primitive`, of these shapes.
 StatefulResult make_stateful(
     const mx::Shape& out,

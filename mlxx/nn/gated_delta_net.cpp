@@ -84,12 +84,14 @@ GatedDeltaNet::Projected GatedDeltaNet::project_packed(
 }
 
 // x / |x| times `scale` * sqrt(key_size), without a weight.
-mx::array GatedDeltaNet::normalize(const mx::array& x, double scale) const {
+mx::array GatedDeltaNet::normalize(
+    const mx::array& x,
+    double scale,
+    const mx::array& factors) const {
   auto eps = static_cast<float>(kQkEps / spec_.key_size);
   auto factor = static_cast<float>(scale);
   if (selection_.has_cpu_kernels() && x.dtype() == mx::float32) {
-    mx::array weight = mx::full({spec_.key_size}, factor, mx::float32);
-    return kernels::rms_norm(x, weight, eps, selection_);
+    return kernels::rms_norm(x, factors, eps, selection_);
   }
   return mx::multiply(
       mx::array(factor, x.dtype()),
@@ -121,10 +123,17 @@ mx::array GatedDeltaNet::operator()(
   mx::Shape keys{B, L, spec_.key_heads, spec_.key_size};
   double inverse = std::pow(spec_.key_size, -0.5);
   auto result = kernels::gated_delta(
-      {normalize(mx::reshape(parts[0], keys), inverse * inverse),
-       normalize(mx::reshape(parts[1], keys), inverse),
+      {normalize(
+           mx::reshape(parts[0], keys),
+           inverse * inverse,
+           query_factors_),
+       normalize(mx::reshape(parts[1], keys), inverse, key_factors_),
        mx::reshape(parts[2], {B, L, spec_.value_heads, spec_.value_size}),
-       kernels::gated_delta_decays(in.a, a_log_.value(), dt_bias_.value()),
+       kernels::gated_delta_decays(
+           in.a,
+           a_log_.value(),
+           dt_bias_.value(),
+           selection_),
        mx::sigmoid(in.b),
        recurrent.slot(kRuleSlot),
        recurrent.mask(L)},
@@ -150,6 +159,13 @@ void GatedDeltaNet::visit(
 
 void GatedDeltaNet::use(const kernels::Selection& selection) {
   selection_ = selection;
+  auto repeated = [&](double value) {
+    return mx::full({spec_.key_size}, static_cast<float>(value), mx::float32);
+  };
+  double inverse = std::pow(spec_.key_size, -0.5);
+  query_factors_ = repeated(inverse * inverse);
+  key_factors_ = repeated(inverse);
+  mx::eval(query_factors_, key_factors_);
   conv1d_.use(selection);
   norm_.use(selection);
 }

@@ -58,7 +58,9 @@ class GatedDeltaNet : public TokenMixer {
   };
   Projected project(const mx::array& x) const;
   Projected project_packed(const mx::array& x) const;
-  mx::array normalize(const mx::array& x, double scale) const;
+  // `factors` is the scale for each number, for kernels.
+  mx::array
+  normalize(const mx::array& x, double scale, const mx::array& factors) const;
   mx::array gated_norm(const mx::array& y, const mx::array& gate) const;
 
   GatedDeltaSpec spec_;
@@ -68,6 +70,8 @@ class GatedDeltaNet : public TokenMixer {
   Parameter a_log_;    // [Hv]
   Norm norm_;          // [Dv]
   Linear out_proj_;
+  mx::array query_factors_{0.0f};  // [Dk] once use() was called
+  mx::array key_factors_{0.0f};
   kernels::Selection selection_;
 };
 

@@ -227,7 +227,7 @@ TEST_F(GatedDelta, HalfPrecisionRunsThePlainOperations) {
 }
 
 TEST_F(GatedDelta, DecaysAreThoseOfTheFormula) {
-  mx::array a = normal({2, 3, 4}, 1);
+  mx::array a = normal({2, 30, 4}, 1);
   mx::array a_log = normal({4}, 2);
   mx::array bias = normal({4}, 3);
   auto x = numbers(a), rate = numbers(a_log), shift = numbers(bias);
@@ -236,7 +236,18 @@ TEST_F(GatedDelta, DecaysAreThoseOfTheFormula) {
     expected.push_back(
         std::exp(-std::exp(rate[i % 4]) * softplus(x[i] + shift[i % 4])));
   }
-  EXPECT_LT(distance(gated_delta_decays(a, a_log, bias), expected), 1e-6);
+  auto selections = every_selection();
+  selections.push_back({});
+  for (const auto& selection : selections) {
+    EXPECT_LT(
+        distance(gated_delta_decays(a, a_log, bias, selection), expected),
+        1e-6);
+    auto function = [&](const std::vector<mx::array>& x) {
+      return std::vector{gated_delta_decays(x[0], x[1], x[2], selection)};
+    };
+    EXPECT_TRUE(check_gradient(function, {a, a_log, bias}));
+    EXPECT_THROW(gated_delta_decays(a, a_log, a, selection), Error);
+  }
 }
 
 TEST_F(GatedDelta, ShapesThatDoNotFitAreRefused) {

@@ -86,14 +86,14 @@ mx::array at_token(const mx::array& a, int t) {
   return mx::squeeze(mx::slice(a, from, to), 1);
 }
 
-Arrays plain_decays(const Arrays& in) {
+}  // namespace
+
+std::vector<mx::array> plain_decays(const std::vector<mx::array>& in) {
   mx::array rate = mx::negative(mx::exp(mx::astype(in[1], mx::float32)));
   mx::array sum = mx::add(in[0], in[2]);
   mx::array softplus = mx::logaddexp(sum, mx::array(0.0f, sum.dtype()));
   return {mx::exp(mx::multiply(rate, softplus))};
 }
-
-}  // namespace
 
 StatefulResult plain_gated_delta(const GatedDeltaInputs& in) {
   // Compiled as in mlx-lm: on a GPU a fused kernel rounds differently.
@@ -145,7 +145,15 @@ StatefulResult gated_delta(
 mx::array gated_delta_decays(
     const mx::array& a,
     const mx::array& a_log,
-    const mx::array& bias) {
+    const mx::array& bias,
+    const Selection& selection) {
+  mx::Shape heads{a.ndim() == 3 ? a.shape(2) : 0};
+  check(a.ndim() == 3 && a.size() > 0, "projections", a);
+  check(a_log.shape() == heads, "rates", a_log);
+  check(bias.shape() == heads, "biases", bias);
+  if (covers_decays(a, a_log, bias, selection)) {
+    return cpu_decays(a, a_log, bias, selection);
+  }
   static const auto compiled = mx::compile(plain_decays, /* shapeless= */ true);
   return compiled({a, a_log, bias})[0];
 }

@@ -36,10 +36,11 @@ StatefulResult gated_delta(
 
 // How a layer makes the decays [B, T, Hv] in float32 out of its projection
 // `a` [B, T, Hv] and the parameters [Hv]: exp(-exp(a_log) * softplus(a +
-// bias)).
+// bias)). Differentiable.
 mx::array gated_delta_decays(
     const mx::array& a,
     const mx::array& a_log,
-    const mx::array& bias);
+    const mx::array& bias,
+    const Selection& selection);
 
 }  // namespace mlxx::kernels

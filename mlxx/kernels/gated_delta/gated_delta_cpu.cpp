@@ -1,8 +1,10 @@
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "mlxx/kernels/cpu_primitive.h"
 #include "mlxx/kernels/cpu_variants.h"
 
 namespace mlxx::kernels {
@@ -126,28 +128,87 @@ class CpuGatedDelta : public StatefulPrimitive {
   }
 };
 
+// Inputs: a, a_log, bias.
+class CpuDecays : public CpuPrimitive {
+ public:
+  explicit CpuDecays(const Selection& selection)
+      : CpuPrimitive("CpuDecays", plain_decays), selection_(selection) {}
+
+  void eval_cpu(const Arrays& in, mx::array& out) override {
+    out.set_data(mx::allocator::malloc(out.nbytes()));
+    const float* a = in[0].data<float>();
+    const float* a_log = in[1].data<float>();
+    const float* bias = in[2].data<float>();
+    float* y = out.data<float>();
+    int64_t heads = out.shape(2);
+    int64_t rows = static_cast<int64_t>(out.size()) / heads;
+    dispatch([=, selection = selection_] {
+      auto part = [&](size_t begin, size_t end) {
+        for (int64_t head = 0; head < heads; ++head) {
+          float rate = -std::exp(a_log[head]);
+          for (size_t row = begin; row < end; ++row) {
+            int64_t at = static_cast<int64_t>(row) * heads + head;
+            float x = a[at] + bias[head];
+            float softplus =
+                std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
+            y[at] = std::exp(rate * softplus);
+          }
+        }
+      };
+      for_each_row_range(selection, rows, kFewRows, part);
+    });
+  }
+
+ private:
+  static constexpr int64_t kFewRows = 16;
+  Selection selection_;
+};
+
+bool is_float32(const mx::array& a) {
+  return a.dtype() == mx::float32;
+}
+
 }  // namespace
+
+bool covers_decays(
+    const mx::array& a,
+    const mx::array& a_log,
+    const mx::array& bias,
+    const Selection& selection) {
+  return selection.has_cpu_kernels() && is_float32(a) && is_float32(a_log) &&
+      is_float32(bias);
+}
+
+mx::array cpu_decays(
+    const mx::array& a,
+    const mx::array& a_log,
+    const mx::array& bias,
+    const Selection& selection) {
+  return make_lazy(
+      a.shape(),
+      std::make_shared<CpuDecays>(selection),
+      {in_order(a), in_order(a_log), in_order(bias)});
+}
 
 bool covers_gated_delta(
     const GatedDeltaInputs& in,
     const Selection& selection) {
-  auto fits = [](const mx::array& a) { return a.dtype() == mx::float32; };
-  return selection.has_cpu_kernels() && fits(in.queries) && fits(in.keys) &&
-      fits(in.values) && fits(in.decays) && fits(in.betas) && fits(*in.state) &&
-      in.queries.size() > 0;
+  return selection.has_cpu_kernels() && is_float32(in.queries) &&
+      is_float32(in.keys) && is_float32(in.values) && is_float32(in.decays) &&
+      is_float32(in.betas) && is_float32(*in.state) && in.queries.size() > 0;
 }
 
 StatefulResult cpu_gated_delta(
     const GatedDeltaInputs& in,
     const Selection& selection) {
-  mx::array state = mx::contiguous(mx::swapaxes(*in.state, 2, 3));
+  mx::array state = mx::swapaxes(*in.state, 2, 3);
   Arrays inputs;
   for (const auto& a :
        {in.queries, in.keys, in.values, in.decays, in.betas, state}) {
-    inputs.push_back(mx::contiguous(a));
+    inputs.push_back(in_order(a));
   }
   if (in.mask) {
-    inputs.push_back(mx::contiguous(*in.mask));
+    inputs.push_back(in_order(*in.mask));
   }
   auto result = make_stateful(
       in.values.shape(),

@@ -152,15 +152,12 @@ bool covers_short_conv(const ShortConvInputs& in, const Selection& selection) {
 StatefulResult cpu_short_conv(
     const ShortConvInputs& in,
     const Selection& selection) {
-  Arrays inputs = {
-      mx::contiguous(in.x),
-      mx::contiguous(in.weight),
-      mx::contiguous(*in.state)};
+  Arrays inputs = {in_order(in.x), in_order(in.weight), in_order(*in.state)};
   if (in.bias) {
-    inputs.push_back(mx::contiguous(*in.bias));
+    inputs.push_back(in_order(*in.bias));
   }
   if (in.lengths) {
-    inputs.push_back(mx::contiguous(*in.lengths));
+    inputs.push_back(in_order(*in.lengths));
   }
   return make_stateful(
       in.x.shape(),

@@ -1,6 +1,7 @@
 #include "mlxx/kernels/ssm/ssm_cpu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mlxx/kernels/cpu_variants.h"
@@ -13,18 +14,23 @@ using Arrays = std::vector<mx::array>;
 // Heads times tokens below which one thread does it all.
 constexpr int64_t kFewSteps = 4;
 
-// Inputs: x, B, C, D, steps dt, decays exp(dt A), state [B, H, N, Dh] and the
-// mask if there is one.
+// Inputs: x, B, C, D, dt, its bias, log(-A), state [B, H, N, Dh] and the mask
+// if there is one.
 class CpuScan : public StatefulPrimitive {
  public:
-  explicit CpuScan(const Selection& selection)
-      : StatefulPrimitive("CpuScan", plain, selection) {}
+  CpuScan(float lowest, float highest, const Selection& selection)
+      : StatefulPrimitive(
+            "CpuScan",
+            [=](const Arrays& in) { return plain(in, lowest, highest); },
+            selection),
+        lowest_(lowest),
+        highest_(highest) {}
 
   void eval_cpu(const Arrays& in, Arrays& outputs) override {
     mx::array& out = outputs[0];
     mx::array& state = outputs[1];
     out.set_data(mx::allocator::malloc(out.nbytes()));
-    take_or_allocate(in[6], state);
+    take_or_allocate(in[7], state);
     Job job;
     job.rows = in[0].shape(0);
     job.tokens = in[0].shape(1);
@@ -36,10 +42,13 @@ class CpuScan : public StatefulPrimitive {
     job.b = in[1].data<float>();
     job.c = in[2].data<float>();
     job.d = in[3].data<float>();
-    job.steps = in[4].data<float>();
-    job.decays = in[5].data<float>();
-    job.old_state = in[6].data<float>();
-    job.mask = in.size() > 7 ? in[7].data<bool>() : nullptr;
+    job.dt = in[4].data<float>();
+    job.dt_bias = in[5].data<float>();
+    job.a_log = in[6].data<float>();
+    job.lowest = lowest_;
+    job.highest = highest_;
+    job.old_state = in[7].data<float>();
+    job.mask = in.size() > 8 ? in[8].data<bool>() : nullptr;
     job.state = state.data<float>();
     job.out = out.data<float>();
     dispatch([job, selection = selection_] { run(job, selection); });
@@ -48,13 +57,17 @@ class CpuScan : public StatefulPrimitive {
  private:
   struct Job {
     int64_t rows, tokens, heads, head_size, groups, size;
-    const float *x, *b, *c, *d, *steps, *decays, *old_state;
+    const float *x, *b, *c, *d, *dt, *dt_bias, *a_log, *old_state;
+    float lowest, highest;
     const bool* mask;
     float *state, *out;
   };
 
   // The recurrence in plain operations, for the gradient.
-  static Arrays plain(const Arrays& in) {
+  static Arrays plain(const Arrays& in, float lowest, float highest) {
+    mx::array steps = ssm_steps(in[4], in[5], lowest, highest);
+    mx::array decays =
+        mx::exp(mx::multiply(steps, mx::negative(mx::exp(in[6]))));
     int tokens = in[0].shape(1);
     int repeats = in[0].shape(2) / in[1].shape(2);
     auto at = [](const mx::array& a, int t) {
@@ -66,20 +79,20 @@ class CpuScan : public StatefulPrimitive {
     };
     mx::array b = mx::repeat(in[1], repeats, 2);
     mx::array c = mx::repeat(in[2], repeats, 2);
-    mx::array state = in[6];
+    mx::array state = in[7];
     Arrays ys;
     for (int t = 0; t < tokens; ++t) {
       mx::array x = at(in[0], t);
-      mx::array keep = mx::expand_dims(at(in[5], t), {2, 3});
-      mx::array add = mx::multiply(x, mx::expand_dims(at(in[4], t), 2));
+      mx::array keep = mx::expand_dims(at(decays, t), {2, 3});
+      mx::array add = mx::multiply(x, mx::expand_dims(at(steps, t), 2));
       mx::array next = mx::add(
           mx::multiply(state, keep),
           mx::multiply(mx::expand_dims(at(b, t), 3), mx::expand_dims(add, 2)));
       mx::array y =
           mx::sum(mx::multiply(next, mx::expand_dims(at(c, t), 3)), 2);
       y = mx::add(y, mx::multiply(x, mx::reshape(in[3], {1, -1, 1})));
-      if (in.size() > 7) {
-        mx::array counts = at(in[7], t);
+      if (in.size() > 8) {
+        mx::array counts = at(in[8], t);
         next = mx::where(mx::expand_dims(counts, {1, 2, 3}), next, state);
         y = mx::where(mx::expand_dims(counts, {1, 2}), y, mx::array(0.0f));
       }
@@ -120,12 +133,23 @@ class CpuScan : public StatefulPrimitive {
     int64_t first_group = row * job.tokens * job.groups + group;
     int64_t state_at =
         (row * job.heads + head) * job.size * job.head_size + lane;
+    std::vector<float> steps(2 * static_cast<size_t>(job.tokens));
+    float* decays = steps.data() + job.tokens;
+    float rate = -std::exp(job.a_log[head]);
+    for (int64_t t = 0; t < job.tokens; ++t) {
+      float x = job.dt[first + t * job.heads] + job.dt_bias[head];
+      // softplus
+      float step = std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
+      step = std::min(std::max(step, job.lowest), job.highest);
+      steps[t] = step;
+      decays[t] = std::exp(step * rate);
+    }
     ScanTask task;
     task.x = job.x + first * job.head_size + lane;
     task.inputs = job.b + first_group * job.size;
     task.reads = job.c + first_group * job.size;
-    task.steps = job.steps + first;
-    task.decays = job.decays + first;
+    task.steps = steps.data();
+    task.decays = decays;
     task.skip = job.d[head];
     task.mask = job.mask ? job.mask + row * job.tokens : nullptr;
     task.state = job.state + state_at;
@@ -135,7 +159,7 @@ class CpuScan : public StatefulPrimitive {
     task.lanes = std::min(kLanesPerTask, job.head_size - lane);
     task.x_stride = job.heads * job.head_size;
     task.group_stride = job.groups * job.size;
-    task.step_stride = job.heads;
+    task.step_stride = 1;
     task.state_stride = job.head_size;
     if (job.state != job.old_state) {
       for (int64_t i = 0; i < job.size; ++i) {
@@ -147,6 +171,9 @@ class CpuScan : public StatefulPrimitive {
     }
     kernels.scan(task);
   }
+
+  float lowest_;
+  float highest_;
 };
 
 }  // namespace
@@ -154,28 +181,27 @@ class CpuScan : public StatefulPrimitive {
 bool covers_ssm_scan(const SsmInputs& in, const Selection& selection) {
   auto fits = [](const mx::array& a) { return a.dtype() == mx::float32; };
   return selection.has_cpu_kernels() && fits(in.x) && fits(in.b) &&
-      fits(in.c) && fits(in.d) && fits(in.a_log) &&
-      (!in.state || fits(*in.state)) && (!in.lengths || in.mask);
+      fits(in.c) && fits(in.d) && fits(in.a_log) && fits(in.dt) &&
+      fits(in.dt_bias) && (!in.state || fits(*in.state)) &&
+      (!in.lengths || in.mask);
 }
 
 StatefulResult cpu_ssm_scan(const SsmInputs& in, const Selection& selection) {
   mx::Shape shape{in.x.shape(0), in.x.shape(2), in.b.shape(3), in.x.shape(3)};
   mx::array state =
       in.state ? mx::swapaxes(*in.state, 2, 3) : mx::zeros(shape, mx::float32);
-  mx::array steps = ssm_steps(in.dt, in.dt_bias, in.dt_lowest, in.dt_highest);
-  mx::array decays =
-      mx::exp(mx::multiply(steps, mx::negative(mx::exp(in.a_log))));
   Arrays inputs;
-  for (const auto& a : {in.x, in.b, in.c, in.d, steps, decays, state}) {
-    inputs.push_back(mx::contiguous(a));
+  for (const auto& a :
+       {in.x, in.b, in.c, in.d, in.dt, in.dt_bias, in.a_log, state}) {
+    inputs.push_back(in_order(a));
   }
   if (in.mask) {
-    inputs.push_back(mx::contiguous(*in.mask));
+    inputs.push_back(in_order(*in.mask));
   }
   auto result = make_stateful(
       in.x.shape(),
       shape,
-      std::make_shared<CpuScan>(selection),
+      std::make_shared<CpuScan>(in.dt_lowest, in.dt_highest, selection),
       inputs);
   return {result.out, mx::swapaxes(result.state, 2, 3)};
 }
