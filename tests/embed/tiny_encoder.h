@@ -45,15 +45,26 @@ inline Json tiny_modern_bert_config() {
 using Make =
     std::unique_ptr<Encoder> (*)(const hub::Checkpoint&, EncoderPurpose);
 
-// Random weights for every parameter of the encoder and its head, from a fixed
-// key.
+// A decoder of the registry, seeing both sides if it is Gemma 3.
+inline Json tiny_decoder_config(const std::string& model_type) {
+  Json config =
+      parse_json(models::find_model(model_type).tiny_config, model_type);
+  config["use_bidirectional_attention"] = model_type == "gemma3_text";
+  return config;
+}
+
+// Random weights for every parameter of the encoder and its head, if it can
+// have one, from a fixed key.
 inline std::map<std::string, mx::array> random_tensors(
     const Json& config,
     Make make) {
   models::FakeCheckpoint empty(config);
   std::map<std::string, mx::array> tensors;
   mx::array key = mx::random::key(11);
-  make(empty, EncoderPurpose::scores)
+  make(
+      empty,
+      make == make_decoder_encoder ? EncoderPurpose::vectors
+                                   : EncoderPurpose::scores)
       ->visit([&](const std::string& name, Parameter& parameter) {
         auto [next, used] = mx::random::split(key);
         key = next;
@@ -92,6 +103,28 @@ class TinyEncoderFolder : public TemporaryFolder {
   void write_weights() {
     SafetensorsArrays list(tensors.begin(), tensors.end());
     write_safetensors(path() / "model.safetensors", list);
+  }
+
+  // Every matrix as MLX quantizes it, where its rows allow that.
+  void quantize(Json config, int bits) {
+    constexpr int kGroup = 32;
+    std::map<std::string, mx::array> packed;
+    for (const auto& [name, value] : tensors) {
+      bool is_matrix = value.ndim() == 2 && value.shape(1) % kGroup == 0;
+      if (!is_matrix) {
+        packed.emplace(name, value);
+        continue;
+      }
+      std::string module = name.substr(0, name.rfind('.'));
+      auto parts = mx::quantize(value, kGroup, bits);
+      packed.emplace(module + ".weight", parts[0]);
+      packed.emplace(module + ".scales", parts[1]);
+      packed.emplace(module + ".biases", parts[2]);
+    }
+    tensors = std::move(packed);
+    config["quantization"] = {{"group_size", kGroup}, {"bits", bits}};
+    write("config.json", config.dump());
+    write_weights();
   }
 
   std::map<std::string, mx::array> tensors;
