@@ -17,16 +17,7 @@ Gemma4Experts::Gemma4Experts(const Gemma4LayerSpec& spec)
           .experts = spec.experts,
           .hidden_size = spec.block.hidden_size,
           .intermediate_size = spec.expert_size,
-          .activation =
-              [](const mx::array& gate,
-                 const mx::array& up,
-                 const kernels::Selection& selection) {
-                return kernels::gated_activation(
-                    gate,
-                    up,
-                    kernels::Activation::gelu_tanh,
-                    selection);
-              },
+          .activation = nn::gelu_tanh_gated,
       }) {}
 
 mx::array Gemma4Experts::operator()(const mx::array& h, const mx::array& x)
@@ -44,8 +35,7 @@ mx::array Gemma4Experts::operator()(const mx::array& h, const mx::array& x)
   mx::array weights = mx::multiply(
       routing.weights,
       mx::take(per_expert_scale_.value(), routing.experts));
-  mx::array y = experts_(x, routing.experts);
-  return mx::sum(mx::multiply(mx::expand_dims(weights, -1), y), -2);
+  return experts_.mixture(x, routing.experts, weights);
 }
 
 void Gemma4Experts::visit(

@@ -148,9 +148,10 @@ class Experts : public nn::FeedForward {
 
   mx::array operator()(const mx::array& x) const override {
     auto routing = nn::grouped_sigmoid(gate_(x), correction_.value(), routing_);
-    mx::array y =
-        experts_(into_latent_ ? (*into_latent_)(x) : x, routing.experts);
-    y = mx::astype(nn::combine_experts(y, routing.weights), y.dtype());
+    mx::array y = experts_.mixture(
+        into_latent_ ? (*into_latent_)(x) : x,
+        routing.experts,
+        routing.weights);
     if (from_latent_) {
       y = (*from_latent_)(y);
     }

@@ -24,19 +24,26 @@ std::vector<mx::array> plain_clamped_gated(
 // What a kernel for the whole mixture calls it; nothing for another function.
 std::optional<kernels::ExpertActivation> known_activation(
     const SwitchMlpOptions& options) {
+  using kernels::Activation;
+  if (options.ungated) {
+    return kernels::ExpertActivation{.function = *options.ungated};
+  }
   using Function = mx::array (*)(
       const mx::array&,
       const mx::array&,
       const kernels::Selection&);
   const auto* function = options.activation.target<Function>();
-  if (options.ungated || !function) {
+  if (!function) {
     return std::nullopt;
   }
   if (*function == silu_gated) {
-    return kernels::ExpertActivation::silu;
+    return kernels::ExpertActivation{.function = Activation::silu};
+  }
+  if (*function == gelu_tanh_gated) {
+    return kernels::ExpertActivation{.function = Activation::gelu_tanh};
   }
   return *function == clamped_gated
-      ? std::optional(kernels::ExpertActivation::clamped)
+      ? std::optional(kernels::ExpertActivation{.clamped = true})
       : std::nullopt;
 }
 
@@ -97,6 +104,17 @@ mx::array silu_gated(
     const mx::array& up,
     const kernels::Selection& selection) {
   return kernels::swiglu(gate, up, selection);
+}
+
+mx::array gelu_tanh_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection) {
+  return kernels::gated_activation(
+      gate,
+      up,
+      kernels::Activation::gelu_tanh,
+      selection);
 }
 
 mx::array clamped_gated(
@@ -166,10 +184,10 @@ mx::array SwitchMlp::mixture(
   auto activation = known_activation(options_);
   if (activation) {
     kernels::ExpertMlpWeights stacks{
-        &gate_proj_->weight(),
+        gate_proj_ ? &gate_proj_->weight() : nullptr,
         &up_proj_.weight(),
         &down_proj_.weight(),
-        gate_proj_->bias(),
+        gate_proj_ ? gate_proj_->bias() : nullptr,
         up_proj_.bias(),
         down_proj_.bias()};
     if (kernels::expert_mlp_covers(stacks, selection_)) {

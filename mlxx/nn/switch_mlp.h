@@ -54,6 +54,12 @@ mx::array silu_gated(
     const mx::array& up,
     const kernels::Selection& selection);
 
+// gelu_tanh(gate) * up, as Gemma has it.
+mx::array gelu_tanh_gated(
+    const mx::array& gate,
+    const mx::array& up,
+    const kernels::Selection& selection);
+
 // That of gpt_oss: with gate at most 7 and up within +-7,
 // (up + 1) * gate * sigmoid(1.702 * gate). Compiled as one function as in
 // mlx-lm.

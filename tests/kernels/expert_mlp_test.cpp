@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mlxx/kernels/activation/activation.h"
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
 #include "tests/core/gradient_check.h"
 #include "tests/kernels/relative_error.h"
@@ -19,12 +20,22 @@ struct Layer {
   Parameter biases[3];
   std::vector<mx::array> dense;
   bool has_bias;
+  bool has_gate = true;
 
   ExpertMlpWeights weights() const {
     auto bias = [&](int i) { return has_bias ? &biases[i] : nullptr; };
-    return {&stacks[0], &stacks[1], &stacks[2], bias(0), bias(1), bias(2)};
+    return {
+        has_gate ? &stacks[0] : nullptr,
+        &stacks[1],
+        &stacks[2],
+        has_gate ? bias(0) : nullptr,
+        bias(1),
+        bias(2)};
   }
 };
+
+const ExpertActivation kSilu = {.function = Activation::silu};
+const ExpertActivation kClamped = {.clamped = true};
 
 Layer make_layer(
     bool quantized,
@@ -74,17 +85,23 @@ mx::array expected_mixture(
   for (int e = 0; e < kExperts; ++e) {
     mx::array gate = product(0, x, e);
     mx::array up = product(1, x, e);
-    float alpha = 1;
-    if (activation == ExpertActivation::clamped) {
+    mx::array inner = up;
+    if (!layer.has_gate) {
+      inner = activate(up, activation.function);
+    } else if (activation.clamped) {
       gate = mx::minimum(gate, mx::array(7.0f));
       up = mx::add(
           mx::clip(up, mx::array(-7.0f), mx::array(7.0f)),
           mx::array(1.0f));
-      alpha = 1.702f;
+      inner = mx::multiply(
+          mx::multiply(
+              gate,
+              mx::sigmoid(mx::multiply(gate, mx::array(1.702f)))),
+          up);
+    } else {
+      inner = mx::multiply(activate(gate, activation.function), up);
     }
-    gate =
-        mx::multiply(gate, mx::sigmoid(mx::multiply(gate, mx::array(alpha))));
-    all.push_back(product(2, mx::multiply(gate, up), e));
+    all.push_back(product(2, inner, e));
   }
   mx::array chosen =
       mx::take_along_axis(mx::stack(all, -2), mx::expand_dims(experts, -1), -2);
@@ -110,11 +127,15 @@ Selection select_with(InstructionSet set, int threads) {
 TEST(ExpertMlp, AgreesWithEveryExpertsProducts) {
   for (InstructionSet set : available_instruction_sets()) {
     Selection selection = select_with(set, 2);
-    for (auto activation :
-         {ExpertActivation::silu, ExpertActivation::clamped}) {
+    for (const auto& activation :
+         {kSilu,
+          kClamped,
+          ExpertActivation{.function = Activation::gelu_tanh},
+          ExpertActivation{.function = Activation::relu_squared}}) {
       for (bool quantized : {false, true}) {
         for (bool bias : {false, true}) {
           Layer layer = make_layer(quantized, bias, selection);
+          layer.has_gate = activation.function != Activation::relu_squared;
           ASSERT_TRUE(expert_mlp_covers(layer.weights(), selection));
           for (int tokens : {1, 2, 7, 60}) {
             mx::array x = normal({1, tokens, kHidden}, tokens);
@@ -151,7 +172,7 @@ TEST(ExpertMlp, ATokenHasTheSameBitsInEveryCompany) {
             mx::slice(ids, {from, 0}, {to, 2}),
             mx::slice(w, {from, 0}, {to, 2}),
             layer.weights(),
-            ExpertActivation::silu,
+            kSilu,
             selection);
       };
       mx::array all = mixture(0, 70);
@@ -172,20 +193,23 @@ TEST(ExpertMlp, ATokenHasTheSameBitsInEveryCompany) {
 TEST(ExpertMlp, GradientsAreTheDerivatives) {
   Selection selection = select_best();
   selection.activations = ActivationForm::float32;
-  Layer layer = make_layer(false, true, selection);
   mx::array ids = choices({4, 2}, 2);
-  EXPECT_TRUE(check_gradient(
-      [&](const std::vector<mx::array>& inputs) {
-        return std::vector{expert_mlp(
-            inputs[0],
-            ids,
-            inputs[1],
-            layer.weights(),
-            ExpertActivation::silu,
-            selection)};
-      },
-      {mx::multiply(normal({4, kHidden}, 1), mx::array(0.3f)),
-       normal({4, 2}, 3)}));
+  for (bool gated : {true, false}) {
+    Layer layer = make_layer(false, true, selection);
+    layer.has_gate = gated;
+    EXPECT_TRUE(check_gradient(
+        [&](const std::vector<mx::array>& inputs) {
+          return std::vector{expert_mlp(
+              inputs[0],
+              ids,
+              inputs[1],
+              layer.weights(),
+              kSilu,
+              selection)};
+        },
+        {mx::multiply(normal({4, kHidden}, 1), mx::array(0.3f)),
+         normal({4, 2}, 3)}));
+  }
 }
 
 TEST(ExpertMlp, AnExpertThatIsNotThereGivesNoNumbers) {
@@ -196,7 +220,7 @@ TEST(ExpertMlp, AnExpertThatIsNotThereGivesNoNumbers) {
       mx::array({1, kExperts, 0, 2}, {2, 2}, mx::int32),
       mx::ones({2, 2}),
       layer.weights(),
-      ExpertActivation::silu,
+      kSilu,
       selection);
   EXPECT_TRUE(mx::all(mx::isnan(mx::take(y, 0, 0))).item<bool>());
   EXPECT_TRUE(mx::all(mx::isfinite(mx::take(y, 1, 0))).item<bool>());

@@ -4,13 +4,10 @@
 #include "mlxx/kernels/cpu_variants.h"
 
 namespace mlxx::kernels {
-namespace {
 
-// Fewer rows than this are not worth waking the threads for.
-constexpr int64_t kManyRows = 8;
-
-ActivationKernel kernel_of(Activation activation, InstructionSet set) {
-  const auto& kernels = layer_kernels(set);
+ActivationKernel activation_kernel(
+    const LayerKernels& kernels,
+    Activation activation) {
   switch (activation) {
     case Activation::silu:
       return kernels.silu;
@@ -21,8 +18,13 @@ ActivationKernel kernel_of(Activation activation, InstructionSet set) {
     case Activation::relu_squared:
       return kernels.relu_squared;
   }
-  return nullptr;
+  return kernels.silu;
 }
+
+namespace {
+
+// Fewer rows than this are not worth waking the threads for.
+constexpr int64_t kManyRows = 8;
 
 // Inputs: x, the factor if there is one.
 class CpuActivation : public CpuPrimitive {
@@ -45,7 +47,9 @@ class CpuActivation : public CpuPrimitive {
     float* y = out.data<float>();
     int64_t n = out.shape(-1);
     int64_t rows = static_cast<int64_t>(out.size()) / n;
-    auto kernel = kernel_of(activation_, selection_.instruction_set);
+    auto kernel = activation_kernel(
+        layer_kernels(selection_.instruction_set),
+        activation_);
     dispatch([=, selection = selection_] {
       auto part = [&](size_t begin, size_t end) {
         for (size_t row = begin; row < end; ++row) {

@@ -1,6 +1,7 @@
 // The products of a decoder's layers and what is done with their results.
 #include <algorithm>
 
+#include "mlxx/kernels/activation/activation_cpu.h"
 #include "mlxx/kernels/decode_step/decoder_program.h"
 
 namespace mlxx::kernels {
@@ -97,20 +98,6 @@ void add_tile(
   }
 }
 
-ActivationKernel kernel_of(const LayerKernels& kernels, Activation activation) {
-  switch (activation) {
-    case Activation::silu:
-      return kernels.silu;
-    case Activation::gelu:
-      return kernels.gelu;
-    case Activation::gelu_tanh:
-      return kernels.gelu_tanh;
-    case Activation::relu_squared:
-      return kernels.relu_squared;
-  }
-  return kernels.silu;
-}
-
 }  // namespace
 
 void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
@@ -182,7 +169,7 @@ void DecoderProgram::multiply_inner(
     Scratch& scratch) {
   const auto& w = layer(index);
   int64_t n = row_count(Part::mlp);
-  ActivationKernel kernel = kernel_of(layer_kernels_, w.activation);
+  ActivationKernel kernel = activation_kernel(layer_kernels_, w.activation);
   const float* up = product(w.up, item, rows, scratch, scratch.second_tile);
   const float* activated = up;
   const float* factor = nullptr;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mlxx/kernels/activation/activation_cpu.h"
 #include "mlxx/kernels/cpu_primitive.h"
 #include "mlxx/kernels/cpu_variants.h"
 #include "mlxx/kernels/expert_matmul/expert_panels.h"
@@ -21,18 +22,12 @@ std::shared_ptr<const PackedExperts> packed_experts(const Parameter& stack) {
 }
 
 struct Stacks {
-  std::shared_ptr<const PackedExperts> gate;
+  std::shared_ptr<const PackedExperts> gate;  // or null
   std::shared_ptr<const PackedExperts> up;
   std::shared_ptr<const PackedExperts> down;
 };
 
-mx::array plain_activation(
-    const mx::array& gate,
-    const mx::array& up,
-    ExpertActivation activation) {
-  if (activation == ExpertActivation::silu) {
-    return mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), up);
-  }
+mx::array clamped(const mx::array& gate, const mx::array& up) {
   mx::array g = mx::minimum(gate, mx::array(kLimit));
   mx::array u = mx::clip(up, mx::array(-kLimit), mx::array(kLimit));
   return mx::multiply(
@@ -57,10 +52,15 @@ mx::array plain_mlp(
         : y;
   };
   mx::array x = mx::expand_dims(inputs[0], {-2, -3});
-  mx::array inner = plain_activation(
-      product(x, *stacks.gate, 3),
-      product(x, *stacks.up, 4),
-      activation);
+  mx::array inner = product(x, *stacks.up, 4);
+  if (stacks.gate) {
+    mx::array gate = product(x, *stacks.gate, 3);
+    inner = activation.clamped
+        ? clamped(gate, inner)
+        : mx::multiply(activate(gate, activation.function), inner);
+  } else {
+    inner = activate(inner, activation.function);
+  }
   mx::array y = mx::squeeze(product(inner, *stacks.down, 5), -2);
   return mx::sum(mx::multiply(y, mx::expand_dims(inputs[2], -1)), -2);
 }
@@ -86,13 +86,13 @@ void add_bias(float* tile, int64_t rows, const float* bias) {
   }
 }
 
-// inner[0..31] of a clamped gate.
-void clamp_row(const float* gate, const float* up, float* inner) {
+// inner[0..31] of a clamped gate, which is overwritten as up is.
+void clamp_row(ActivationKernel silu, float* gate, float* up, float* inner) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    float g = std::min(gate[lane], kLimit);
-    float u = std::clamp(up[lane], -kLimit, kLimit);
-    inner[lane] = (u + 1) * (g / (1 + std::exp(-kAlpha * g)));
+    gate[lane] = kAlpha * std::min(gate[lane], kLimit);
+    up[lane] = (std::clamp(up[lane], -kLimit, kLimit) + 1) / kAlpha;
   }
+  silu(gate, up, kLanes, inner);
 }
 
 // One evaluation: routed rows lie in the order of their experts.
@@ -104,24 +104,27 @@ class Mixture {
       ExpertActivation activation,
       const Selection& selection)
       : job_(job),
-        gate_(*stacks.gate->panels()),
+        gate_(stacks.gate ? stacks.gate->panels().get() : nullptr),
         up_(*stacks.up->panels()),
         down_(*stacks.down->panels()),
-        activation_(activation),
+        clamped_(activation.clamped),
+        activate_(activation_kernel(
+            layer_kernels(selection.instruction_set),
+            activation.clamped ? Activation::silu : activation.function)),
         selection_(selection),
         rows_(
             {job.experts, static_cast<size_t>(job.tokens * job.k)},
-            gate_.count()),
+            up_.count()),
         scratch_(selection.threads->size()),
-        inner_(rows_.order().size() * gate_.out()),
+        inner_(rows_.order().size() * up_.out()),
         out_(rows_.order().size() * down_.out()) {}
 
   void run() {
     ThreadPool& threads = *selection_.threads;
     ProductKernels kernels = product_kernels(selection_);
     PreparedRows tokens(kernels);
-    prepare(tokens, kernels, {&gate_, &up_}, [&](int64_t i) {
-      return job_.x + rows_.order()[i] / job_.k * gate_.in();
+    prepare(tokens, kernels, {gate_ ? gate_ : &up_, &up_}, [&](int64_t i) {
+      return job_.x + rows_.order()[i] / job_.k * up_.in();
     });
     threads.run([&](int thread) { multiply_inner(tokens, thread); });
     PreparedRows inner(kernels);
@@ -177,44 +180,46 @@ class Mixture {
     Scratch& scratch = scratch_[thread];
     scratch.gate.resize(rows_.most() * kLanes);
     scratch.up.resize(rows_.most() * kLanes);
-    const auto& kernels = row_kernels(selection_.instruction_set);
+    float* gate = scratch.gate.data();
+    float* up = scratch.up.data();
+    auto tile_of = [&](const ExpertPanels& stack,
+                       int64_t panel,
+                       const RowGroups::Group& group,
+                       const float* biases,
+                       float* tile) {
+      const PanelMatrix& matrix = stack.expert(group.expert);
+      multiply(matrix, panel, tokens, group, biases, scratch.panels, tile);
+    };
     auto work = [&](const RowGroups::Group& group, int64_t from, int64_t to) {
       for (int64_t p = from; p < to; ++p) {
-        float* gate = scratch.gate.data();
-        float* up = scratch.up.data();
-        multiply(
-            gate_.expert(group.expert),
-            p,
-            tokens,
-            group,
-            job_.gate_bias,
-            scratch.panels,
-            gate);
-        multiply(
-            up_.expert(group.expert),
-            p,
-            tokens,
-            group,
-            job_.up_bias,
-            scratch.panels,
-            up);
+        tile_of(up_, p, group, job_.up_bias, up);
+        if (gate_) {
+          tile_of(*gate_, p, group, job_.gate_bias, gate);
+        }
         for (int64_t i = 0; i < group.count; ++i) {
-          float* inner =
-              inner_.data() + (group.first + i) * gate_.out() + p * kLanes;
-          if (activation_ == ExpertActivation::silu) {
-            kernels.swiglu(gate + i * kLanes, up + i * kLanes, kLanes, inner);
-          } else {
-            clamp_row(gate + i * kLanes, up + i * kLanes, inner);
-          }
+          meet(
+              gate + i * kLanes,
+              up + i * kLanes,
+              inner_.data() + (group.first + i) * up_.out() + p * kLanes);
         }
       }
     };
     for_panels_of_thread(
         rows_,
-        gate_.expert(0).panels(),
+        up_.expert(0).panels(),
         *selection_.threads,
         thread,
         work);
+  }
+
+  void meet(float* gate, float* up, float* inner) const {
+    if (clamped_) {
+      clamp_row(activate_, gate, up, inner);
+    } else if (gate_) {
+      activate_(gate, up, kLanes, inner);
+    } else {
+      activate_(up, nullptr, kLanes, inner);
+    }
   }
 
   void multiply_out(const PreparedRows& inner, int thread) {
@@ -283,10 +288,11 @@ class Mixture {
   }
 
   const Job& job_;
-  const ExpertPanels& gate_;
+  const ExpertPanels* gate_;  // or null
   const ExpertPanels& up_;
   const ExpertPanels& down_;
-  ExpertActivation activation_;
+  bool clamped_;
+  ActivationKernel activate_;
   const Selection& selection_;
   RowGroups rows_;
   std::vector<Scratch> scratch_;
@@ -351,15 +357,16 @@ mx::array row_contiguous(const mx::array& a, mx::Dtype dtype) {
 bool expert_mlp_covers(
     const ExpertMlpWeights& weights,
     const Selection& selection) {
-  auto gate = packed_experts(*weights.gate);
-  auto up = packed_experts(*weights.up);
-  auto down = packed_experts(*weights.down);
+  if (!selection.has_cpu_kernels()) {
+    return false;
+  }
   // Whole panels, so that no lane has to be cut off or has no bias.
-  auto whole = [](const PackedExperts& stack) {
-    return stack.panels()->out() % kLanes == 0;
+  auto covers = [](const Parameter& stack) {
+    auto packed = packed_experts(stack);
+    return packed && packed->panels()->out() % kLanes == 0;
   };
-  return selection.has_cpu_kernels() && gate && up && down && whole(*gate) &&
-      whole(*up) && whole(*down);
+  return (!weights.gate || covers(*weights.gate)) && covers(*weights.up) &&
+      covers(*weights.down);
 }
 
 mx::array expert_mlp(
@@ -373,9 +380,11 @@ mx::array expert_mlp(
       row_contiguous(x, mx::float32),
       row_contiguous(experts, mx::int32),
       row_contiguous(weights, mx::float32)};
-  if (stacks.gate_bias) {
-    for (const auto* bias :
-         {stacks.gate_bias, stacks.up_bias, stacks.down_bias}) {
+  if (stacks.up_bias) {
+    // Without a gate, whose place in the inputs is up's, unread.
+    const Parameter* gate_bias =
+        stacks.gate ? stacks.gate_bias : stacks.up_bias;
+    for (const auto* bias : {gate_bias, stacks.up_bias, stacks.down_bias}) {
       inputs.push_back(row_contiguous(bias->value(), mx::float32));
     }
   }
@@ -383,7 +392,7 @@ mx::array expert_mlp(
       x.shape(),
       std::make_shared<ExpertMlp>(
           Stacks{
-              packed_experts(*stacks.gate),
+              stacks.gate ? packed_experts(*stacks.gate) : nullptr,
               packed_experts(*stacks.up),
               packed_experts(*stacks.down)},
           activation,
