@@ -41,8 +41,7 @@ void StatefulPrimitive::take_or_allocate(
 }
 
 mx::array in_order(const mx::array& a) {
-  bool known =
-      a.status() == mx::array::Status::available && a.flags().row_contiguous;
+  bool known = a.is_available() && a.flags().row_contiguous;
   return known ? a : mx::contiguous(a);
 }
 
