@@ -174,7 +174,7 @@ TEST(ExpertMatmul, AgreesWithEachExpertsProduct) {
         for (int out : {8, 72}) {
           Stack stack = make_stack(form, out, 128, selection);
           ASSERT_TRUE(stack.packed.packed());
-          for (int rows : {1, 2, 7, 33, 120}) {
+          for (int rows : {1, 7, 80}) {
             mx::array x = normal({rows, 128}, rows);
             mx::array ids = choices({rows}, rows + 1);
             mx::array y =
@@ -224,8 +224,8 @@ TEST(ExpertMatmul, ARowHasTheSameBitsInEveryCompany) {
   for (InstructionSet set : available_instruction_sets()) {
     for (const Form& form : kForms) {
       std::optional<mx::array> expected;
-      mx::array x = normal({90, 1, 1088}, 6);
-      mx::array ids = choices({90}, 7);
+      mx::array x = normal({50, 1, 1088}, 6);
+      mx::array ids = choices({50}, 7);
       for (int threads : {1, 3}) {
         Selection selection = select_with(set, threads);
         Stack stack = make_stack(form, 72, 1088, selection, mx::bfloat16);
@@ -234,8 +234,7 @@ TEST(ExpertMatmul, ARowHasTheSameBitsInEveryCompany) {
           expected = all;
         }
         EXPECT_TRUE(same_bits(all, *expected)) << form.name << threads;
-        for (auto [from, to] :
-             {std::pair{0, 1}, {89, 90}, {17, 19}, {30, 35}, {3, 70}}) {
+        for (auto [from, to] : {std::pair{0, 1}, {49, 50}, {17, 19}, {3, 40}}) {
           mx::array part = expert_matmul(
               mx::slice(x, {from, 0, 0}, {to, 1, 1088}),
               stack.packed,
