@@ -124,11 +124,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FusedDecoder, RunsTheDenseFamilies) {
   for (const char* family :
-       {"llama",     "cohere2",   "exaone4",    "gemma",    "gemma2",
-        "glm4",      "gpt2",      "granite",    "minicpm",  "gemma3_text",
-        "internlm3", "olmo2",     "ministral3", "nemotron", "olmo3",
-        "phi3",      "qwen2",     "qwen3",      "seed_oss", "smollm3",
-        "stablelm",  "starcoder2"}) {
+       {"llama",     "cohere2",    "exaone4",    "gemma",    "gemma2",
+        "glm4",      "gpt2",       "granite",    "minicpm",  "gemma3_text",
+        "internlm3", "olmo2",      "ministral3", "nemotron", "olmo3",
+        "phi3",      "qwen2",      "qwen3",      "seed_oss", "smollm3",
+        "stablelm",  "starcoder2", "ernie4_5"}) {
     auto checkpoint = tiny_checkpoint(family);
     auto model =
         load_model(checkpoint, LoadOptions{.kernels = selection(false)});

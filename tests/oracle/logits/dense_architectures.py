@@ -38,6 +38,7 @@ LLAMA = Case(TINY, PLAIN, "LlamaConfig")
 QWEN2 = Case(TIED, PLAIN, "Qwen2Config")
 QWEN3 = Case(dict(TIED, head_dim=32), PLAIN, "Qwen3Config")
 SEED_OSS = Case(dict(TINY, head_dim=32), PLAIN, "SeedOssConfig")
+ERNIE4_5 = Case(dict(TIED, head_dim=64), PLAIN, "Ernie4_5Config")
 INTERNLM3 = Case(published=dict(TINY, **PLAIN, qkv_bias=True, bias=True))
 SMOLLM3 = Case(dict(TIED, num_hidden_layers=4), PLAIN, "SmolLM3Config")
 GRANITE = Case(
@@ -204,6 +205,14 @@ DENSE = {
     "qwen3": usual(QWEN3) | {"yarn": QWEN3.variant(rope_scaling=YARN)},
     "seed_oss": usual(SEED_OSS)
     | {"biases": SEED_OSS.variant(attention_bias=True, attention_out_bias=True)},
+    "ernie4_5": usual(ERNIE4_5)
+    | {
+        "biases": ERNIE4_5.variant(use_bias=True),
+        "untied": ERNIE4_5.variant("bfloat16", tie_word_embeddings=False),
+        "no-head-dim": replace(
+            ERNIE4_5, published=dict(ERNIE4_5.published, head_dim=None)
+        ),
+    },
     "internlm3": usual(INTERNLM3)
     | {
         "dynamic": INTERNLM3.variant(
