@@ -28,10 +28,7 @@ Rows random_rows(int tokens, int size = kSize) {
 }
 
 mx::array rows(const mx::array& x, int begin, int count) {
-  return mx::slice(
-      x,
-      {begin, 0, 0},
-      {begin + count, x.shape(1), x.shape(2)});
+  return mx::slice(x, {begin, 0, 0}, {begin + count, x.shape(1), x.shape(2)});
 }
 
 // One text, written out: [L, H, D].
@@ -82,9 +79,7 @@ TEST(RaggedAttention, MatchesTheFormulaTextByText) {
               rows(all.k, begin, length),
               rows(all.v, begin, length)};
           EXPECT_LT(
-              relative_error(
-                  rows(got, begin, length),
-                  written_out(text, job)),
+              relative_error(rows(got, begin, length), written_out(text, job)),
               2e-6)
               << length << " tokens, reach " << reach << ", causal " << causal
               << ", fallback " << fallback;

@@ -55,6 +55,7 @@ pub fn encode(
 
 /// `out` gets, as native-endian u32: the number dropped, the ids, as many types.
 /// A null `second` means one text.
+#[allow(clippy::too_many_arguments)] // two texts, their options, two results
 #[no_mangle]
 pub unsafe extern "C" fn mlxx_tokenizer_encode_input(
     tokenizer: &Tokenizer,
