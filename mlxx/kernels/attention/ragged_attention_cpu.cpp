@@ -73,8 +73,11 @@ void RaggedAttentionJob::compute(
   int64_t key_end = seen_end(piece, piece.query_end - 1);
   int64_t splits = (key_end - key_begin + kSplitLength - 1) / kSplitLength;
   size_t numbers = static_cast<size_t>(splits * kSplitLength * sizes_.size);
-  scratch.keys.assign(numbers, 0);
-  scratch.values.assign(numbers, 0);
+  // Past the end stays what an earlier piece left there: no query sees it.
+  if (scratch.keys.size() < numbers) {
+    scratch.keys.resize(numbers);
+    scratch.values.resize(numbers);
+  }
   int64_t stride = sizes_.kv_heads * sizes_.size;
   int64_t block_size = kBlockLength * sizes_.size;
   for (int64_t row = key_begin; row < key_end; ++row) {
