@@ -150,7 +150,7 @@ void unpack(
     return unpack_dense(layout, panel, from, to, q, scales, biases);
   }
   for (int64_t chunk = from; chunk < to; ++chunk) {
-    store_scales(layout, panel, chunk, 2, scales, biases);
+    store_scales(layout, panel, chunk, scales, biases);
     const uint32_t* words = chunk_words(layout, panel, chunk);
     switch (layout.bits) {
       case 2:

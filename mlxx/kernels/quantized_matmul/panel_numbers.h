@@ -252,13 +252,11 @@ MLXX_INLINE const std::byte* second_scales(
   return group + (layout.half_groups ? kLanes * layout.number_bytes() : 0);
 }
 
-// The scales of a chunk's `halves` halves (one: of all of it), 32 floats each,
-// and its 32 biases.
+// The scales of a chunk's two halves, 32 floats each, and its 32 biases.
 MLXX_INLINE void store_scales(
     const PanelLayout& layout,
     const std::byte* panel,
     int64_t chunk,
-    int halves,
     float* scales,
     float* biases) {
   const std::byte* group =
@@ -269,12 +267,10 @@ MLXX_INLINE void store_scales(
   for (int v = 0; v < kVectors; ++v) {
     store(scales + v * kWidth, s[v]);
     store(biases + v * kWidth, b[v]);
-    if (halves == 2) {
-      Floats second = layout.half_groups
-          ? load_number(second_scales(layout, group), layout.type, v)
-          : s[v];
-      store(scales + kLanes + v * kWidth, second);
-    }
+    Floats second = layout.half_groups
+        ? load_number(second_scales(layout, group), layout.type, v)
+        : s[v];
+    store(scales + kLanes + v * kWidth, second);
   }
 }
 
