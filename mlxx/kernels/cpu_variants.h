@@ -2,8 +2,8 @@
 
 #include "mlxx/kernels/attention/block_attention.h"
 #include "mlxx/kernels/instruction_set.h"
-#include "mlxx/kernels/matmul/gemm_kernels.h"
 #include "mlxx/kernels/layer_kernels.h"
+#include "mlxx/kernels/matmul/gemm_kernels.h"
 #include "mlxx/kernels/quantized_matmul/byte_kernels.h"
 #include "mlxx/kernels/quantized_matmul/dense_kernels.h"
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
