@@ -105,7 +105,7 @@ def main():
                 MLXX_KERNEL="fallback",
                 MLXX_BLAS="mlx",
             )
-            problem = compare(prompt, ours, theirs)
+            problem = compare(ours, theirs)
             if same != answer:
                 problem = f"tokens {same}, mlx-lm's are {answer}"
             errors = []
