@@ -22,7 +22,9 @@ class TensorFile {
       const std::vector<int64_t>& shape,
       const std::vector<T>& numbers) {
     std::string bytes(numbers.size() * sizeof(T), '\0');
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    if (!numbers.empty()) {
+      std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    }
     tensors_.push_back({name, dtype, shape, bytes});
   }
   void remove(const std::string& name) {
