@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "mlxx/kernels/cpu_primitive.h"
 #include "mlxx/kernels/cpu_variants.h"
+#include "mlxx/kernels/lane_tasks.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -68,21 +68,16 @@ class CpuGatedDelta : public StatefulPrimitive {
 
   static void run(const Job& job, const Selection& selection) {
     const auto& kernels = recurrent_kernels(selection.instruction_set);
-    int64_t blocks = (job.value_size + kLanesPerTask - 1) / kLanesPerTask;
-    int64_t tasks = job.rows * job.heads * blocks;
-    auto part = [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) {
-        auto index = static_cast<int64_t>(i);
-        run_block(
-            job,
-            kernels,
-            index / blocks / job.heads,
-            index / blocks % job.heads,
-            index % blocks * kLanesPerTask);
-      }
-    };
-    bool few = tasks * job.tokens < kFewSteps;
-    for_each_row_range(selection, tasks, few ? tasks + 1 : 2, part);
+    for_each_lane_task(
+        selection,
+        job.rows,
+        job.heads,
+        job.value_size,
+        job.tokens,
+        kFewSteps,
+        [&](int64_t row, int64_t head, int64_t lane) {
+          run_block(job, kernels, row, head, lane);
+        });
   }
 
   // The lanes from `lane` on of head `head` in sequence `row`.
@@ -116,14 +111,12 @@ class CpuGatedDelta : public StatefulPrimitive {
     task.decay_step = job.decays_per_key ? 1 : 0;
     task.beta_stride = job.heads;
     task.state_stride = job.value_size;
-    if (job.state != job.old_state) {
-      for (int64_t i = 0; i < job.key_size; ++i) {
-        std::memcpy(
-            task.state + i * job.value_size,
-            job.old_state + state_at + i * job.value_size,
-            static_cast<size_t>(task.lanes) * sizeof(float));
-      }
-    }
+    copy_lanes(
+        job.old_state + state_at,
+        task.state,
+        job.key_size,
+        job.value_size,
+        task.lanes);
     kernels.gated_delta(task);
   }
 };

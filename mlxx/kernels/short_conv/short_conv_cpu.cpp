@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "mlxx/kernels/cpu_variants.h"
+#include "mlxx/kernels/lane_tasks.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -78,16 +79,16 @@ class CpuShortConv : public StatefulPrimitive {
 
   static void run(const Job& job, const Selection& selection) {
     const auto& kernels = recurrent_kernels(selection.instruction_set);
-    int64_t blocks = (job.channels + kLanesPerTask - 1) / kLanesPerTask;
-    int64_t tasks = job.rows * blocks;
-    auto part = [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) {
-        auto index = static_cast<int64_t>(i);
-        run_block(job, kernels, index / blocks, index % blocks * kLanesPerTask);
-      }
-    };
-    bool few = tasks * job.tokens < kFewSteps;
-    for_each_row_range(selection, tasks, few ? tasks + 1 : 2, part);
+    for_each_lane_task(
+        selection,
+        job.rows,
+        /* heads= */ 1,
+        job.channels,
+        job.tokens,
+        kFewSteps,
+        [&](int64_t row, int64_t, int64_t channel) {
+          run_block(job, kernels, row, channel);
+        });
   }
 
   // The channels from `channel` on of sequence `row`.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "mlxx/kernels/cpu_variants.h"
+#include "mlxx/kernels/lane_tasks.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -104,21 +104,16 @@ class CpuScan : public StatefulPrimitive {
 
   static void run(const Job& job, const Selection& selection) {
     const auto& kernels = recurrent_kernels(selection.instruction_set);
-    int64_t blocks = (job.head_size + kLanesPerTask - 1) / kLanesPerTask;
-    int64_t tasks = job.rows * job.heads * blocks;
-    auto part = [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) {
-        auto index = static_cast<int64_t>(i);
-        run_block(
-            job,
-            kernels,
-            index / blocks / job.heads,
-            index / blocks % job.heads,
-            index % blocks * kLanesPerTask);
-      }
-    };
-    bool few = tasks * job.tokens < kFewSteps;
-    for_each_row_range(selection, tasks, few ? tasks + 1 : 2, part);
+    for_each_lane_task(
+        selection,
+        job.rows,
+        job.heads,
+        job.head_size,
+        job.tokens,
+        kFewSteps,
+        [&](int64_t row, int64_t head, int64_t lane) {
+          run_block(job, kernels, row, head, lane);
+        });
   }
 
   // The lanes from `lane` on of head `head` in sequence `row`.
@@ -161,14 +156,12 @@ class CpuScan : public StatefulPrimitive {
     task.group_stride = job.groups * job.size;
     task.step_stride = 1;
     task.state_stride = job.head_size;
-    if (job.state != job.old_state) {
-      for (int64_t i = 0; i < job.size; ++i) {
-        std::memcpy(
-            task.state + i * job.head_size,
-            job.old_state + state_at + i * job.head_size,
-            static_cast<size_t>(task.lanes) * sizeof(float));
-      }
-    }
+    copy_lanes(
+        job.old_state + state_at,
+        task.state,
+        job.size,
+        job.head_size,
+        task.lanes);
     kernels.scan(task);
   }
 
