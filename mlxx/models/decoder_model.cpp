@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlxx/base/log.h"
+#include "mlxx/models/decoder_ends.h"
 #include "mlxx/models/layer_caches.h"
 #include "mlxx/nn/block.h"
 
@@ -65,17 +66,7 @@ DecoderModel::DecoderModel(DecoderSpec spec, DecoderLayers layers)
 }
 
 ModelSummary DecoderModel::summary() const {
-  ModelSummary summary;
-  summary.model_type = spec_.model_type;
-  summary.layers = static_cast<int>(layers_.size());
-  summary.hidden_size = spec_.hidden_size;
-  summary.vocab_size = spec_.vocab_size;
-  summary.max_position_embeddings = spec_.max_position_embeddings;
-  Model::visit([&](const std::string&, const Parameter& parameter) {
-    summary.parameters += parameter.count();
-    summary.weight_bytes += parameter.nbytes();
-  });
-  return summary;
+  return summary_of(*this, spec_, layers_.size());
 }
 
 cache::CacheList DecoderModel::make_cache(const CacheOptions& options) const {
@@ -109,9 +100,7 @@ mx::array DecoderModel::forward_last(
   if (fused_ && FusedDecoder::made(cache)) {
     return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
   }
-  mx::array h = trunk(tokens, cache);
-  int last = h.shape(1) - 1;
-  h = mx::slice(h, {0, last, 0}, {h.shape(0), last + 1, h.shape(2)});
+  mx::array h = last_position(trunk(tokens, cache));
   return mx::squeeze(head(norm_(h)), 1);
 }
 
@@ -212,23 +201,7 @@ mx::array DecoderModel::trunk(const mx::array& tokens, cache::CacheList& cache)
 }
 
 mx::array DecoderModel::head(const mx::array& h) const {
-  mx::array x = h;
-  if (spec_.head_input_divisor != 1) {
-    x = mx::divide(x, number(spec_.head_input_divisor, x.dtype()));
-  }
-  mx::array logits = lm_head_ ? (*lm_head_)(x) : embed_tokens_.as_linear(x);
-  mx::Dtype dtype = logits.dtype();
-  if (spec_.logits_multiplier != 1) {
-    logits = mx::multiply(logits, number(spec_.logits_multiplier, dtype));
-  }
-  if (spec_.logits_divisor != 1) {
-    logits = mx::divide(logits, number(spec_.logits_divisor, dtype));
-  }
-  if (spec_.final_softcap != 0) {
-    mx::array cap = number(spec_.final_softcap, dtype);
-    logits = mx::multiply(mx::tanh(mx::divide(logits, cap)), cap);
-  }
-  return logits;
+  return logits_of(h, spec_, lm_head_, embed_tokens_);
 }
 
 }  // namespace mlxx::models

@@ -8,6 +8,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/models/decoder_config.h"
+#include "mlxx/models/decoder_ends.h"
 #include "mlxx/models/gemma4_layer.h"
 #include "mlxx/models/layer_caches.h"
 #include "mlxx/models/registry.h"
@@ -185,17 +186,7 @@ class Gemma4Model : public Model {
   }
 
   ModelSummary summary() const override {
-    ModelSummary summary;
-    summary.model_type = decoder().model_type;
-    summary.layers = static_cast<int>(layers_.size());
-    summary.hidden_size = decoder().hidden_size;
-    summary.vocab_size = decoder().vocab_size;
-    summary.max_position_embeddings = decoder().max_position_embeddings;
-    Model::visit([&](const std::string&, const Parameter& parameter) {
-      summary.parameters += parameter.count();
-      summary.weight_bytes += parameter.nbytes();
-    });
-    return summary;
+    return summary_of(*this, decoder(), layers_.size());
   }
 
   // One for each layer with keys of its own.
@@ -218,9 +209,7 @@ class Gemma4Model : public Model {
 
   mx::array forward_last(const mx::array& tokens, cache::CacheList& cache)
       const override {
-    mx::array h = trunk(tokens, cache);
-    int last = h.shape(1) - 1;
-    h = mx::slice(h, {0, last, 0}, {h.shape(0), last + 1, h.shape(2)});
+    mx::array h = last_position(trunk(tokens, cache));
     return mx::squeeze(head(norm_(h)), 1);
   }
 
@@ -304,12 +293,7 @@ class Gemma4Model : public Model {
   }
 
   mx::array head(const mx::array& h) const {
-    mx::array logits = lm_head_ ? (*lm_head_)(h) : embed_tokens_.as_linear(h);
-    if (decoder().final_softcap == 0) {
-      return logits;
-    }
-    mx::array cap(decoder().final_softcap, logits.dtype());
-    return mx::multiply(mx::tanh(mx::divide(logits, cap)), cap);
+    return logits_of(h, decoder(), lm_head_, embed_tokens_);
   }
 
   Config config_;

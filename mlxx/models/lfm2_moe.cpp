@@ -1,6 +1,7 @@
 // LFM2 with experts: gated short convolutions and a few attention layers; all
 // but the first layers have experts, routed by sigmoid. Reference: mlx-lm
 // 0.32.2, models/lfm2_moe.py.
+#include "mlxx/models/expert_layers.h"
 #include "mlxx/models/lfm2_layers.h"
 #include "mlxx/models/recurrent_tensors.h"
 #include "mlxx/models/registry.h"
@@ -65,18 +66,12 @@ void rewrite(hub::TensorRewrite& tensors) {
   tensors.replace_in_names("w1.weight", "gate_proj.weight");
   tensors.replace_in_names("w2.weight", "down_proj.weight");
   tensors.replace_in_names("w3.weight", "up_proj.weight");
-  auto count = JsonView(tensors.config(), "config.json")
-                   .integer("num_experts", 1, 65536);
-  for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
-    tensors.stack_experts(
-        fmt::format(
-            "model.layers.{{}}.feed_forward.experts.{{e}}.{}.weight",
-            part),
-        count,
-        fmt::format(
-            "model.layers.{{}}.feed_forward.switch_mlp.{}.weight",
-            part));
-  }
+  stack_experts(
+      tensors,
+      "model.layers.{}.feed_forward.experts",
+      "model.layers.{}.feed_forward.switch_mlp",
+      "num_experts",
+      ExpertNames::spoken);
 }
 
 constexpr std::string_view kCheckpoints[] = {
