@@ -77,12 +77,10 @@ void PaddedCache::restore(const StoredState& state) {
 }
 
 std::unique_ptr<LayerCache> PaddedCache::empty_copy() const {
-  auto storage = storage_->empty_copy();
-  auto* kv = dynamic_cast<KVCache*>(storage.get());
-  storage.release();
-  return std::make_unique<PaddedCache>(
-      std::unique_ptr<KVCache>(kv),
-      left_padding_);
+  auto copy = storage_->empty_copy();
+  std::unique_ptr<KVCache> storage(&cache_as<KVCache>(*copy));
+  copy.release();
+  return std::make_unique<PaddedCache>(std::move(storage), left_padding_);
 }
 
 }  // namespace mlxx::cache

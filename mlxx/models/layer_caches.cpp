@@ -62,8 +62,6 @@ std::unique_ptr<cache::LayerCache> make_layer_cache(
             "rows of different lengths with attention in chunks");
       }
       return std::make_unique<cache::ChunkedCache>(state.window);
-    case nn::StateSpec::Kind::none:
-      break;
   }
   fail(ErrorKind::internal, "models", "no cache of that kind");
 }

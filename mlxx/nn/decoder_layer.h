@@ -16,7 +16,6 @@ struct StateSpec {
     chunked,    // the same, of the current chunk of `window` tokens only
     recurrent,  // `slots` arrays: cache::RecurrentCache
     composite,  // several of these: cache::CompositeCache
-    none,       // nothing, or another layer's
   };
   Kind kind = Kind::attention;
   int window = 0;  // attention: newest tokens kept, 0: all
