@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,13 @@ class Model {
   virtual mx::array forward_last(
       const mx::array& tokens,
       cache::CacheList& cache) const = 0;
+
+  // One more token for each of several sequences, whatever their lengths:
+  // tokens [B] int32 -> logits [B, V]; row b continues rows[b]. A row's bits
+  // are those of forward_last() for it alone, on our CPU kernels.
+  virtual mx::array forward_rows(
+      const mx::array& tokens,
+      std::span<cache::CacheList* const> rows) const;
 
   // Calls the visitor once for each parameter, under its checkpoint name.
   // While loading this is how the weights come in.
