@@ -10,11 +10,11 @@
 #include "mlxx/base/utf8.h"
 #include "mlxx/core/device.h"
 #include "mlxx/embed/encoder.h"
-#include "mlxx/generate/special_tokens.h"
 #include "mlxx/hub/resident_form.h"
 #include "mlxx/kernels/select.h"
 #include "mlxx/models/registry.h"
 #include "mlxx/text/chat_template.h"
+#include "mlxx/text/special_tokens.h"
 #include "mlxx/text/tokenizer.h"
 
 namespace mlxx::apps {
@@ -105,12 +105,12 @@ void count_tensors(const hub::Checkpoint& checkpoint, ModelReport& report) {
 
 void read_text(const hub::Checkpoint& checkpoint, ModelReport& report) {
   const hub::TextFiles& files = checkpoint.text();
-  generate::SpecialTokens special;
+  text::SpecialTokens special;
   try {
-    special = generate::read_special_tokens(files.tokenizer_config_json);
+    special = text::read_special_tokens(files.tokenizer_config_json);
     int vocab_size = static_cast<int>(
         report.vocab_size.value_or(std::numeric_limits<int32_t>::max()));
-    report.eos_ids = generate::read_eos_ids(
+    report.eos_ids = text::read_eos_ids(
         checkpoint.config(),
         checkpoint.generation_config(),
         vocab_size);

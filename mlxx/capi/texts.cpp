@@ -9,7 +9,7 @@
 #include "mlxx/capi/chat_request.h"
 #include "mlxx/capi/guarded.h"
 #include "mlxx/capi/handles.h"
-#include "mlxx/generate/special_tokens.h"
+#include "mlxx/text/special_tokens.h"
 
 namespace mlxx::capi {
 
@@ -28,7 +28,7 @@ encode(const generate::Pipeline& pipeline, std::string_view text, int flags) {
   if (!is_plain) {
     return generate::encode_raw_prompt(pipeline, text);
   }
-  return generate::with_single_bos(
+  return text::with_single_bos(
       tokenizer.encode(
           text,
           {.add_special_tokens = true, .parse_special = false}),

@@ -7,7 +7,6 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/base/log.h"
-#include "mlxx/generate/special_tokens.h"
 
 namespace mlxx::generate {
 
@@ -17,91 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// What is made from the checkpoint's texts, without MLX and thus on a thread
-// of its own.
-struct TextPart {
-  std::shared_ptr<const text::Tokenizer> tokenizer;
-  std::shared_ptr<const text::ChatTemplate> chat_template;
-  std::string chat_template_error;
-  std::shared_ptr<const text::ChatTemplate> tool_template;
-  std::string tool_template_error;
-  SpecialTokens special;
-  double seconds = 0;
-};
-
-// Null, with the reason in `error`, if the source does not compile.
-std::shared_ptr<const text::ChatTemplate> try_compile(
-    const std::string& source,
-    const SpecialTokens& special,
-    std::string& error) {
-  try {
-    return text::ChatTemplate::compile(source, special.bos, special.eos);
-  } catch (const Error& failure) {
-    error = failure.what();
-    log_warning("a chat template cannot be used: {}", failure.what());
-    return nullptr;
-  }
-}
-
-void compile_templates(
-    const hub::TextFiles& files,
-    const PipelineOptions& options,
-    TextPart& part) {
-  if (options.chat_template) {
-    part.chat_template = text::ChatTemplate::compile(
-        *options.chat_template,
-        part.special.bos,
-        part.special.eos);
-    return;
-  }
-  const std::string* source =
-      text::select_chat_template(files.chat_templates, /*has_tools=*/false);
-  if (source) {
-    part.chat_template =
-        try_compile(*source, part.special, part.chat_template_error);
-  }
-  const std::string* for_tools =
-      text::select_chat_template(files.chat_templates, /*has_tools=*/true);
-  if (for_tools && for_tools != source) {
-    part.tool_template =
-        try_compile(*for_tools, part.special, part.tool_template_error);
-  }
-}
-
-TextPart load_text(
-    const hub::Checkpoint& checkpoint,
-    const PipelineOptions& options) {
-  auto start = Clock::now();
-  TextPart part;
-  if (options.tokenizer_cache) {
-    part.tokenizer = options.tokenizer_cache->load(
-        checkpoint.tokenizer_digest(),
-        [&]() -> std::string_view { return checkpoint.text().tokenizer_json; });
-  } else {
-    part.tokenizer =
-        text::Tokenizer::from_json(checkpoint.text().tokenizer_json);
-  }
-  const hub::TextFiles& files = checkpoint.text_beside_tokenizer();
-  part.special = read_special_tokens(files.tokenizer_config_json);
-  compile_templates(files, options, part);
-  part.seconds = seconds_since(start);
-  return part;
-}
-
-std::optional<int32_t> find_token(
-    const text::Tokenizer& tokenizer,
-    const std::string& token,
-    const char* key) {
-  if (token.empty()) {
-    return std::nullopt;
-  }
-  auto id = tokenizer.token_to_id(token);
-  if (!id) {
-    log_warning("{} \"{}\" is not in the vocabulary", key, token);
-  }
-  return id;
 }
 
 }  // namespace
@@ -118,7 +32,12 @@ Pipeline load_pipeline(
   }
   // Without a free thread this runs in get() below.
   auto text_part = std::async(std::launch::async | std::launch::deferred, [&] {
-    return load_text(*checkpoint, options);
+    if (options.text_part) {
+      return *options.text_part;
+    }
+    return load_text_part(
+        *checkpoint,
+        {options.chat_template, options.tokenizer_cache});
   });
 
   Pipeline pipeline;
@@ -130,65 +49,32 @@ Pipeline load_pipeline(
   pipeline.weights_seconds = seconds_since(start);
 
   TextPart part = text_part.get();
+  const auto summary = pipeline.model->summary();
+  pipeline.context_length = options.context_length > 0
+      ? options.context_length
+      : summary.max_position_embeddings;
+  if (part.tokenizer->vocab_size() > summary.vocab_size) {
+    log_warning(
+        "the tokenizer has {} tokens, the model only {}: prompts that use the "
+        "others will be refused",
+        part.tokenizer->vocab_size(),
+        summary.vocab_size);
+  }
+  pipeline.eos_ids = eos_ids_of(
+      part,
+      *checkpoint,
+      options.extra_eos_tokens,
+      summary.vocab_size);
+  pipeline.bos_id = part.bos_id;
+  pipeline.add_bos = part.special.add_bos;
   pipeline.tokenizer = std::move(part.tokenizer);
   pipeline.chat_template = std::move(part.chat_template);
   pipeline.chat_template_error = std::move(part.chat_template_error);
   pipeline.tool_template = std::move(part.tool_template);
   pipeline.tool_template_error = std::move(part.tool_template_error);
   pipeline.tokenizer_seconds = part.seconds;
-
-  const auto summary = pipeline.model->summary();
-  pipeline.context_length = options.context_length > 0
-      ? options.context_length
-      : summary.max_position_embeddings;
-  pipeline.eos_ids = read_eos_ids(
-      checkpoint->config(),
-      checkpoint->generation_config(),
-      summary.vocab_size);
-  const auto& tokenizer = *pipeline.tokenizer;
-  if (tokenizer.vocab_size() > summary.vocab_size) {
-    log_warning(
-        "the tokenizer has {} tokens, the model only {}: prompts that use the "
-        "others will be refused",
-        tokenizer.vocab_size(),
-        summary.vocab_size);
-  }
-  if (auto id = find_token(tokenizer, part.special.eos, "eos_token")) {
-    pipeline.eos_ids.insert(*id);
-  }
-  for (const std::string& token : options.extra_eos_tokens) {
-    auto id = tokenizer.token_to_id(token);
-    if (!id) {
-      fail(
-          ErrorKind::not_found,
-          "extra_eos_tokens",
-          "the vocabulary has no token \"{}\"",
-          token);
-    }
-    pipeline.eos_ids.insert(*id);
-  }
-  pipeline.bos_id = find_token(tokenizer, part.special.bos, "bos_token");
-  pipeline.add_bos = part.special.add_bos;
   pipeline.checkpoint = std::move(checkpoint);
   return pipeline;
-}
-
-std::vector<int32_t> encode_raw_prompt(
-    const Pipeline& pipeline,
-    std::string_view text) {
-  const auto& tokenizer = *pipeline.tokenizer;
-  auto ids = tokenizer.encode(
-      text,
-      {.add_special_tokens = true, .parse_special = true});
-  if (!pipeline.bos_id) {
-    return ids;
-  }
-  bool text_has_bos = text.starts_with(tokenizer.id_to_token(*pipeline.bos_id));
-  return with_single_bos(
-      std::move(ids),
-      pipeline.bos_id,
-      pipeline.add_bos,
-      text_has_bos);
 }
 
 }  // namespace mlxx::generate

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlxx/base/json.h"
+#include "mlxx/generate/text_part.h"
 #include "mlxx/hub/checkpoint.h"
 #include "mlxx/models/model.h"
 #include "mlxx/text/chat_template.h"
@@ -47,6 +48,9 @@ struct PipelineOptions {
   std::optional<kernels::Selection> kernels;
   // Where the tokenizer is kept in the form that loads fastest.
   std::optional<text::TokenizerCache> tokenizer_cache;
+  // What load_text_part() made of the same checkpoint: then neither template
+  // nor cache above are looked at.
+  std::shared_ptr<const TextPart> text_part;
   models::Progress progress;
 };
 

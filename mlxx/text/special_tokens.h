@@ -8,7 +8,7 @@
 
 #include "mlxx/base/json.h"
 
-namespace mlxx::generate {
+namespace mlxx::text {
 
 // What tokenizer_config.json says about the tokens around a text. A token is
 // given there as a string or as an object with "content".
@@ -39,4 +39,4 @@ std::vector<int32_t> with_single_bos(
     std::optional<bool> add_bos,
     bool text_has_bos);
 
-}  // namespace mlxx::generate
+}  // namespace mlxx::text

@@ -1,11 +1,11 @@
-#include "mlxx/generate/special_tokens.h"
+#include "mlxx/text/special_tokens.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
 
-namespace mlxx::generate {
+namespace mlxx::text {
 namespace {
 
 using Ids = std::set<int32_t>;
@@ -101,4 +101,4 @@ TEST(SingleBos, IsNotDoubledForATextThatStartsWithIt) {
 }
 
 }  // namespace
-}  // namespace mlxx::generate
+}  // namespace mlxx::text

@@ -1,11 +1,11 @@
-#include "mlxx/generate/special_tokens.h"
+#include "mlxx/text/special_tokens.h"
 
 #include <nlohmann/json.hpp>
 
 #include "mlxx/base/error.h"
 #include "mlxx/base/log.h"
 
-namespace mlxx::generate {
+namespace mlxx::text {
 
 namespace {
 
@@ -116,4 +116,4 @@ std::vector<int32_t> with_single_bos(
   return ids;
 }
 
-}  // namespace mlxx::generate
+}  // namespace mlxx::text
