@@ -101,6 +101,8 @@ class Lease {
   virtual ~Lease() = default;
 };
 
+class VectorSource;
+
 // The models there are. Engine's thread, unless said otherwise.
 class ModelSource {
  public:
@@ -121,6 +123,11 @@ class ModelSource {
   // Called when a step is done and about once a second when there is nothing
   // to do: idle models are unloaded, pools emptied, caches written.
   virtual void tick() {}
+
+  // Those of its models that make vectors and scores (vectors.h); null: none.
+  virtual VectorSource* vectors() {
+    return nullptr;
+  }
 };
 
 }  // namespace mlxx::engine
