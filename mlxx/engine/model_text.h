@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlxx/base/json.h"
+#include "mlxx/engine/grammar_tokens.h"
 #include "mlxx/generate/sampling.h"
 #include "mlxx/text/chat_template.h"
 #include "mlxx/text/tokenizer.h"
@@ -39,6 +40,9 @@ struct ModelText {
   bool is_embedding_model = false;  // no answers, only vectors
   bool is_reranker = false;
   int64_t created = 0;  // Unix time of the checkpoint
+  // grammar->get(*this); one for all copies of this struct.
+  std::shared_ptr<GrammarTokensOnce> grammar =
+      std::make_shared<GrammarTokensOnce>();
 };
 
 // As generate::encode_raw_prompt and encode_chat_prompt; any thread.
