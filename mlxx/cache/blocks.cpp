@@ -137,6 +137,15 @@ KVCache::Mask BlocksCache::make_mask(int L) const {
   return {L > 1 ? "causal" : "", std::nullopt};
 }
 
+std::unique_ptr<LayerCache> BlocksCache::shared_copy(int tokens) const {
+  if (tokens < 0 || tokens > length_) {
+    fail(ErrorKind::internal, "cache", "{} tokens of {}", tokens, length_);
+  }
+  auto copy = fork();
+  copy->trim(length_ - tokens);
+  return copy;
+}
+
 std::unique_ptr<BlocksCache> BlocksCache::fork() const {
   auto other = std::make_unique<BlocksCache>(pool_);
   for (const auto& blocks : table_) {

@@ -25,6 +25,7 @@ class BlocksCache : public KVCache {
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
 
   // A cache with the same tokens on the same blocks: no copy is made.
   std::unique_ptr<BlocksCache> fork() const;

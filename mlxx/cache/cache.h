@@ -32,6 +32,13 @@ struct TokenSlot {
   std::pair<int, int> kind;
 };
 
+// Memory that several caches may hold together; `handle` tells which it is and
+// how many hold it.
+struct HeldMemory {
+  std::shared_ptr<const void> handle;
+  size_t bytes;
+};
+
 // Decoding state of one layer, or of a few that share it. Not thread-safe; the
 // owner is one sequence (or one batch).
 class LayerCache {
@@ -43,10 +50,32 @@ class LayerCache {
   // Drops the newest n tokens; returns how many could be dropped.
   virtual int trim(int n) = 0;
   virtual bool is_trimmable() const = 0;
+  // How many of the newest tokens trim() can drop now.
+  virtual int droppable() const {
+    return is_trimmable() ? offset() : 0;
+  }
+  // Whether that stays all of them, however many tokens come.
+  virtual bool is_always_trimmable() const {
+    return is_trimmable();
+  }
   // Bytes held, spare room included.
   virtual size_t nbytes() const = 0;
   // Arrays to evaluate so that no graph hangs on this cache.
   virtual std::vector<mx::array> state() const = 0;
+
+  // A cache of the same kind with the first `tokens` of the tokens: memory is
+  // shared until one of the two writes to it, and none sees what the other is
+  // given later. internal if the others cannot be dropped; unsupported for a
+  // kind that cannot be copied.
+  virtual std::unique_ptr<LayerCache> shared_copy(int /* tokens */) const {
+    fail(ErrorKind::unsupported, "cache", "this kind cannot be copied");
+  }
+  // Gives up its own memory of the first `tokens` tokens, as far as that is
+  // possible, for that of a cache of the same kind and model which holds the
+  // same ones.
+  virtual void share_front(const LayerCache& /* other */, int /* tokens */) {}
+  // What it holds, once its state is being evaluated.
+  virtual std::vector<HeldMemory> memory() const;
 
   // The state apart from this object (stored_caches.h writes it to a file);
   // unsupported for a kind that stays in memory.

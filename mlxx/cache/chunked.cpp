@@ -45,12 +45,31 @@ KVView ChunkedCache::append(const mx::array& keys, const mx::array& values) {
       slice_tokens(*values_, start_ - held_, offset_ - held_)};
 }
 
-int ChunkedCache::trim(int n) {
+int ChunkedCache::droppable() const {
   // The first chunk of which every token is still there.
   int whole = (start_ + length_ - 1) / length_ * length_;
-  n = std::clamp(n, 0, std::max(0, offset_ - std::min(whole, offset_)));
+  return offset_ - std::min(whole, offset_);
+}
+
+int ChunkedCache::trim(int n) {
+  n = std::clamp(n, 0, droppable());
   offset_ -= n;
   return n;
+}
+
+std::unique_ptr<LayerCache> ChunkedCache::shared_copy(int tokens) const {
+  int dropped = offset_ - tokens;
+  if (dropped < 0 || dropped > droppable()) {
+    fail(
+        ErrorKind::internal,
+        "cache",
+        "{} tokens cannot become {}",
+        offset_,
+        tokens);
+  }
+  auto copy = std::make_unique<ChunkedCache>(*this);
+  copy->trim(dropped);
+  return copy;
 }
 
 size_t ChunkedCache::nbytes() const {

@@ -25,11 +25,16 @@ class ChunkedCache : public KVCache {
   bool is_trimmable() const override {
     return true;
   }
+  int droppable() const override;
+  bool is_always_trimmable() const override {
+    return false;
+  }
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   // Always an array: [L, tokens that append() will return].
   Mask make_mask(int L) const override;
   std::vector<int> key_positions(int L) const override;
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
   StoredState store() const override;
   void restore(const StoredState& state) override;
   std::unique_ptr<LayerCache> empty_copy() const override;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mlxx/cache/shared_copies.h"
+
 namespace mlxx::cache {
 
 CompositeCache::CompositeCache(CacheList parts) : parts_(std::move(parts)) {
@@ -21,9 +23,10 @@ int CompositeCache::trim(int n) {
   if (!is_trimmable()) {
     return 0;
   }
-  int dropped = n;
+  // What one part cannot drop no part may.
+  int dropped = std::clamp(n, 0, droppable());
   for (auto& part : parts_) {
-    dropped = std::min(dropped, part->trim(n));
+    part->trim(dropped);
   }
   return dropped;
 }
@@ -32,6 +35,29 @@ bool CompositeCache::is_trimmable() const {
   return std::ranges::all_of(parts_, [](const auto& part) {
     return part->is_trimmable();
   });
+}
+
+int CompositeCache::droppable() const {
+  return cache::droppable(parts_);
+}
+
+bool CompositeCache::is_always_trimmable() const {
+  return cache::is_always_trimmable(parts_);
+}
+
+std::unique_ptr<LayerCache> CompositeCache::shared_copy(int tokens) const {
+  return std::make_unique<CompositeCache>(shared_copies(parts_, tokens));
+}
+
+void CompositeCache::share_front(const LayerCache& other, int tokens) {
+  const auto* same = dynamic_cast<const CompositeCache*>(&other);
+  if (same) {
+    cache::share_front(parts_, same->parts_, tokens);
+  }
+}
+
+std::vector<HeldMemory> CompositeCache::memory() const {
+  return cache::memory(parts_);
 }
 
 size_t CompositeCache::nbytes() const {

@@ -6,8 +6,32 @@
 
 namespace mlxx::cache {
 
-std::span<const std::unique_ptr<kernels::SequenceKv>> DecoderCache::sequences(
-    int rows) {
+std::unique_ptr<DecoderCache> DecoderCache::joined(
+    std::span<DecoderCache* const> rows) {
+  if (rows.empty()) {
+    fail(ErrorKind::internal, "cache", "a batch of no rows");
+  }
+  auto all = std::make_unique<DecoderCache>(rows.front()->shape_);
+  all->rows_.assign(rows.begin(), rows.end());
+  return all;
+}
+
+std::vector<kernels::SequenceKv*> DecoderCache::sequences(int rows) {
+  std::vector<kernels::SequenceKv*> result;
+  if (!rows_.empty()) {
+    if (std::ssize(rows_) != rows) {
+      fail(
+          ErrorKind::internal,
+          "cache",
+          "{} rows for {} caches",
+          rows,
+          rows_.size());
+    }
+    for (DecoderCache* row : rows_) {
+      result.push_back(row->sequences(1).front());
+    }
+    return result;
+  }
   while (sequences_.empty() || (!newest_ && std::ssize(sequences_) < rows)) {
     sequences_.push_back(std::make_unique<kernels::SequenceKv>(shape_));
   }
@@ -19,7 +43,36 @@ std::span<const std::unique_ptr<kernels::SequenceKv>> DecoderCache::sequences(
         rows,
         sequences_.size());
   }
-  return sequences_;
+  for (const auto& sequence : sequences_) {
+    result.push_back(sequence.get());
+  }
+  return result;
+}
+
+std::vector<mx::array> DecoderCache::newest() const {
+  std::vector<mx::array> steps;
+  if (newest_) {
+    steps.push_back(*newest_);
+  }
+  // Rows that took their last step together have one array.
+  for (const DecoderCache* row : rows_) {
+    for (const mx::array& step : row->newest()) {
+      bool known = std::ranges::any_of(steps, [&](const mx::array& other) {
+        return other.id() == step.id();
+      });
+      if (!known) {
+        steps.push_back(step);
+      }
+    }
+  }
+  return steps;
+}
+
+void DecoderCache::set_newest(const mx::array& done) {
+  newest_ = done;
+  for (DecoderCache* row : rows_) {
+    row->set_newest(done);
+  }
 }
 
 KVView DecoderCache::append(const mx::array&, const mx::array&) {
@@ -30,6 +83,9 @@ KVView DecoderCache::append(const mx::array&, const mx::array&) {
 }
 
 int DecoderCache::offset() const {
+  if (!rows_.empty()) {
+    return rows_.front()->offset();
+  }
   return sequences_.empty() ? 0 : sequences_.front()->length();
 }
 
@@ -67,6 +123,35 @@ std::unique_ptr<DecoderCache> DecoderCache::fork() const {
   }
   other->newest_ = newest_;
   return other;
+}
+
+std::unique_ptr<LayerCache> DecoderCache::shared_copy(int tokens) const {
+  int dropped = offset() - tokens;
+  if (tokens < 0 || dropped < 0) {
+    fail(ErrorKind::internal, "cache", "{} tokens of {}", tokens, offset());
+  }
+  auto copy = fork();
+  copy->trim(dropped);
+  return copy;
+}
+
+void DecoderCache::share_front(const LayerCache& other, int tokens) {
+  const auto* same = dynamic_cast<const DecoderCache*>(&other);
+  if (same && !sequences_.empty() && !same->sequences_.empty()) {
+    sequences_.front()->share_front(
+        *same->sequences_.front(),
+        static_cast<size_t>(tokens / kernels::kBlockLength));
+  }
+}
+
+std::vector<HeldMemory> DecoderCache::memory() const {
+  std::vector<HeldMemory> held;
+  for (const auto& sequence : sequences_) {
+    for (const auto& block : sequence->held_blocks()) {
+      held.push_back({block, shape_.block_bytes()});
+    }
+  }
+  return held;
 }
 
 StoredState DecoderCache::store() const {

@@ -15,16 +15,17 @@ class DecoderCache : public KVCache {
  public:
   explicit DecoderCache(const kernels::KvShape& shape) : shape_(shape) {}
 
+  // Rows of other caches, each of one sequence, for one step of all of them:
+  // what the step does to this cache it does to those, which must outlive it.
+  static std::unique_ptr<DecoderCache> joined(
+      std::span<DecoderCache* const> rows);
+
   // The sequences of a batch of that many rows. The first call decides;
   // another number later is an internal error.
-  std::span<const std::unique_ptr<kernels::SequenceKv>> sequences(int rows);
-  // What the newest step gives when it has run; absent before the first.
-  const std::optional<mx::array>& newest() const {
-    return newest_;
-  }
-  void set_newest(mx::array done) {
-    newest_ = std::move(done);
-  }
+  std::vector<kernels::SequenceKv*> sequences(int rows);
+  // What the newest steps give when they have run; empty before the first.
+  std::vector<mx::array> newest() const;
+  void set_newest(const mx::array& done);
 
   // The kernel writes keys and values by itself: an internal error.
   KVView append(const mx::array& keys, const mx::array& values) override;
@@ -37,6 +38,10 @@ class DecoderCache : public KVCache {
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
 
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
+  // Whole blocks of the first sequence.
+  void share_front(const LayerCache& other, int tokens) override;
+  std::vector<HeldMemory> memory() const override;
   // One part for each sequence, whose lengths may differ.
   StoredState store() const override;
   void restore(const StoredState& state) override;
@@ -47,6 +52,7 @@ class DecoderCache : public KVCache {
 
  private:
   kernels::KvShape shape_;
+  std::vector<DecoderCache*> rows_;  // of a joined one
   std::vector<std::unique_ptr<kernels::SequenceKv>> sequences_;
   std::optional<mx::array> newest_;
 };

@@ -78,6 +78,29 @@ KVCache::Mask DenseCache::make_mask(int L) const {
   return {L > 1 ? "causal" : "", std::nullopt};
 }
 
+std::unique_ptr<LayerCache> DenseCache::shared_copy(int tokens) const {
+  int dropped = offset_ - tokens;
+  if (dropped < 0 || dropped > droppable()) {
+    fail(
+        ErrorKind::internal,
+        "cache",
+        "{} tokens cannot become {}",
+        offset_,
+        tokens);
+  }
+  auto copy = std::make_unique<DenseCache>(*this);
+  copy->offset_ = tokens;
+  if (tokens == 0) {
+    copy->keys_.reset();
+    copy->values_.reset();
+  } else if (tokens + kStep <= keys_->shape(2)) {
+    // The first write copies what is there: no room that nobody needs.
+    copy->keys_ = slice_tokens(*keys_, 0, tokens);
+    copy->values_ = slice_tokens(*values_, 0, tokens);
+  }
+  return copy;
+}
+
 std::optional<TokenSlot> DenseCache::token_slot() {
   if (!keys_) {
     return std::nullopt;

@@ -24,6 +24,7 @@ class DenseCache : public KVCache {
   std::vector<int> key_positions(int L) const override;
   StoredState store() const override;
   void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
   std::unique_ptr<LayerCache> empty_copy() const override;
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;

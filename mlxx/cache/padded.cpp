@@ -60,6 +60,13 @@ KVCache::Mask PaddedCache::make_mask(int L) const {
   return {"", mx::logical_and(seen, mx::less_equal(first, keys))};
 }
 
+std::unique_ptr<LayerCache> PaddedCache::shared_copy(int tokens) const {
+  auto copy = storage_->shared_copy(tokens);
+  std::unique_ptr<KVCache> storage(&cache_as<KVCache>(*copy));
+  copy.release();
+  return std::make_unique<PaddedCache>(std::move(storage), left_padding_);
+}
+
 StoredState PaddedCache::store() const {
   return {
       "padded",

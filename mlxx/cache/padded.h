@@ -33,6 +33,12 @@ class PaddedCache : public KVCache {
   bool is_trimmable() const override {
     return storage_->is_trimmable();
   }
+  int droppable() const override {
+    return storage_->droppable();
+  }
+  bool is_always_trimmable() const override {
+    return storage_->is_always_trimmable();
+  }
   size_t nbytes() const override {
     return storage_->nbytes();
   }
@@ -43,6 +49,7 @@ class PaddedCache : public KVCache {
   std::vector<int> key_positions(int L) const override {
     return storage_->key_positions(L);
   }
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
   StoredState store() const override;
   void restore(const StoredState& state) override;
   std::unique_ptr<LayerCache> empty_copy() const override;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "mlxx/cache/cache.h"
 
 namespace mlxx::cache {
@@ -13,8 +15,15 @@ class RecurrentCache : public LayerCache {
   // not count; empty: every token counts. internal if one is negative.
   explicit RecurrentCache(int slots, std::vector<int> left_padding = {});
 
+  // The states of several caches of one row each, for one step of all of them;
+  // give_rows() gives each its part of the result. A row without a state has
+  // zeros, which is what layers begin with.
+  static std::unique_ptr<RecurrentCache> joined(
+      std::span<RecurrentCache* const> rows);
+  void give_rows(std::span<RecurrentCache* const> rows) const;
+
   // [B, ...]; nothing before the first token.
-  const std::optional<mx::array>& slot(int index) const;
+  std::optional<mx::array> slot(int index) const;
   void set(int index, mx::array value);
   // L more tokens are in the slots.
   void advance(int L) {
@@ -37,6 +46,7 @@ class RecurrentCache : public LayerCache {
   }
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
   StoredState store() const override;
   void restore(const StoredState& state) override;
   std::unique_ptr<LayerCache> empty_copy() const override;
@@ -46,9 +56,21 @@ class RecurrentCache : public LayerCache {
   std::unique_ptr<RecurrentCache> fork() const;
 
  private:
-  void check(int index) const;
+  // An array, or one row of the array of a batch: rows that stay together are
+  // not copied apart between their steps.
+  struct Slot {
+    mx::array value;
+    int row = -1;  // -1: all of it
 
-  std::vector<std::optional<mx::array>> slots_;
+    mx::array own() const;
+    size_t nbytes() const;
+  };
+  void check(int index) const;
+  static std::optional<Slot> join_slot(
+      std::span<RecurrentCache* const> rows,
+      size_t index);
+
+  std::vector<std::optional<Slot>> slots_;
   std::vector<int> left_padding_;
   int offset_ = 0;
 };

@@ -153,6 +153,21 @@ int RotatingCache::trim(int n) {
   return n;
 }
 
+std::unique_ptr<LayerCache> RotatingCache::shared_copy(int tokens) const {
+  int dropped = offset_ - tokens;
+  if (dropped < 0 || dropped > droppable()) {
+    fail(
+        ErrorKind::internal,
+        "cache",
+        "{} tokens cannot become {}",
+        offset_,
+        tokens);
+  }
+  auto copy = std::make_unique<RotatingCache>(*this);
+  copy->trim(dropped);
+  return copy;
+}
+
 size_t RotatingCache::nbytes() const {
   return keys_ ? keys_->nbytes() + values_->nbytes() : 0;
 }

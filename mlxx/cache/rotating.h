@@ -24,6 +24,9 @@ class RotatingCache : public KVCache {
   bool is_trimmable() const override {
     return offset_ < max_size_;
   }
+  bool is_always_trimmable() const override {
+    return false;
+  }
   size_t nbytes() const override;
   std::vector<mx::array> state() const override;
   Mask make_mask(int L) const override;
@@ -33,6 +36,7 @@ class RotatingCache : public KVCache {
   }
   StoredState store() const override;
   void restore(const StoredState& state) override;
+  std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
   std::unique_ptr<LayerCache> empty_copy() const override;
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;

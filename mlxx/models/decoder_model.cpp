@@ -172,7 +172,7 @@ mx::array DecoderModel::embed(
     const auto& kv = cache::cache_as<cache::KVCache>(*cache.front());
     kernels::Position first = kv.position();
     int length = tokens.shape(1);
-    if (!first.array && first.number + length > spec_.learned_positions) {
+    if (first.number + length > spec_.learned_positions) {
       fail(
           ErrorKind::invalid_request,
           spec_.model_type,

@@ -113,7 +113,7 @@ mx::array FusedDecoder::operator()(
   auto& state = static_cast<cache::DecoderCache&>(*cache.front());
   auto [logits, done] =
       step_(tokens, state.sequences(tokens.shape(0)), state.newest(), rows);
-  state.set_newest(std::move(done));
+  state.set_newest(done);
   return logits;
 }
 

@@ -93,7 +93,7 @@ mx::array FusedLayers::operator()(
   auto& state = static_cast<cache::DecoderCache&>(cache);
   auto [hidden, done] =
       layers_(index, h, state.sequences(h.shape(0)), state.newest());
-  state.set_newest(std::move(done));
+  state.set_newest(done);
   hidden = mx::astype(hidden, h.dtype());
   return rest ? rest->add_network(hidden) : hidden;
 }

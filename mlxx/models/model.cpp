@@ -1,5 +1,7 @@
 #include "mlxx/models/model.h"
 
+#include "mlxx/cache/joined_rows.h"
+
 namespace mlxx::models {
 
 mx::array Model::forward_rows(
@@ -14,12 +16,14 @@ mx::array Model::forward_rows(
         tokens.size(),
         rows.size());
   }
-  std::vector<mx::array> logits;
-  for (int row = 0; row < tokens.shape(0); ++row) {
-    auto token = mx::reshape(mx::slice(tokens, {row}, {row + 1}), {1, 1});
-    logits.push_back(forward_last(token, *rows[row]));
+  mx::array column = mx::reshape(tokens, {tokens.shape(0), 1});
+  if (rows.size() == 1) {
+    return forward_last(column, *rows[0]);
   }
-  return logits.size() == 1 ? logits[0] : mx::concatenate(logits, 0);
+  cache::JoinedRows joined(rows);
+  mx::array logits = forward_last(column, joined.caches());
+  joined.give_rows();
+  return logits;
 }
 
 void Model::visit(const ConstParameterVisitor& visitor) const {

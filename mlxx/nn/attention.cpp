@@ -120,6 +120,10 @@ mx::array Attention::heads_output(
     queries = mx::astype(queries, mx::float32);
     if (auto* dense = std::get_if<cache::DenseView>(&view)) {
       dense->keys = mx::astype(dense->keys, mx::float32);
+    } else if (auto* rows = std::get_if<kernels::RowsView>(&view)) {
+      for (auto& row : rows->rows) {
+        row.tokens.keys = mx::astype(row.tokens.keys, mx::float32);
+      }
     }
   } else if (
       spec_.score_dtype == ScoreDtype::float32_for_half &&

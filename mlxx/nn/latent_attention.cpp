@@ -21,15 +21,32 @@ visible_keys(const kernels::AttentionMask& mask, int length, int total) {
       mx::expand_dims(mx::arange(total), 0));
 }
 
-kernels::DenseView dense_view(const cache::KVView& view) {
-  const auto* dense = std::get_if<kernels::DenseView>(&view);
-  if (!dense) {
-    fail(
-        ErrorKind::internal,
-        "latent attention",
-        "the cache does not hold latents in one array");
+[[noreturn]] void fail_view() {
+  fail(
+      ErrorKind::internal,
+      "latent attention",
+      "the cache does not hold latents in one array");
+}
+
+// Keys are also the values.
+kernels::KVView keys_twice(kernels::KVView view) {
+  if (auto* dense = std::get_if<kernels::DenseView>(&view)) {
+    dense->values = dense->keys;
+  } else if (auto* rows = std::get_if<kernels::RowsView>(&view)) {
+    for (auto& row : rows->rows) {
+      row.tokens.values = row.tokens.keys;
+    }
+  } else {
+    fail_view();
   }
-  return *dense;
+  return view;
+}
+
+mx::array row_of(const mx::array& a, int row) {
+  return mx::slice(
+      a,
+      {row, 0, 0, 0},
+      {row + 1, a.shape(1), a.shape(2), a.shape(3)});
 }
 
 }  // namespace
@@ -123,8 +140,32 @@ mx::array LatentAttention::as_reference(
     const Parts& parts,
     const kernels::AttentionMask& mask,
     cache::KVCache& cache) const {
-  auto [latents, keys] =
-      dense_view(cache.append(parts.latents, parts.rotated_keys));
+  auto view = cache.append(parts.latents, parts.rotated_keys);
+  if (const auto* dense = std::get_if<kernels::DenseView>(&view)) {
+    return attend_as_reference(parts, mask, *dense);
+  }
+  const auto* rows = std::get_if<kernels::RowsView>(&view);
+  if (!rows) {
+    fail_view();
+  }
+  std::vector<mx::array> results;
+  for (int i = 0; i < static_cast<int>(rows->rows.size()); ++i) {
+    const auto& row = rows->rows[i];
+    Parts own{
+        row_of(parts.plain_queries, i),
+        row_of(parts.rotated_queries, i),
+        row_of(parts.latents, i),
+        row_of(parts.rotated_keys, i)};
+    results.push_back(attend_as_reference(own, {"", row.mask}, row.tokens));
+  }
+  return mx::concatenate(results, 0);
+}
+
+mx::array LatentAttention::attend_as_reference(
+    const Parts& parts,
+    const kernels::AttentionMask& mask,
+    const kernels::DenseView& tokens) const {
+  const auto& [latents, keys] = tokens;
   int length = parts.plain_queries.shape(2);
   mx::Dtype dtype = parts.rotated_queries.dtype();
   mx::array scores = mx::matmul(
@@ -155,14 +196,14 @@ mx::array LatentAttention::on_latents(
     const kernels::AttentionMask& mask,
     cache::KVCache& cache) const {
   mx::array keys = mx::concatenate({parts.latents, parts.rotated_keys}, -1);
-  auto view = dense_view(cache.append(keys, parts.rotated_keys));
+  auto view = keys_twice(cache.append(keys, parts.rotated_keys));
   mx::array queries = mx::concatenate(
       {embed_q_(parts.plain_queries), parts.rotated_queries},
       -1);
-  // Keys are also the values: what the rotated part adds up to is cut off.
+  // What the rotated part adds up to is cut off.
   mx::array out = kernels::attention(
       queries,
-      kernels::DenseView{view.keys, view.keys},
+      view,
       {.scale = spec_.scale, .mask = mask},
       selection_);
   mx::Shape stop = out.shape();

@@ -77,6 +77,11 @@ class LatentAttention {
       const Parts& parts,
       const kernels::AttentionMask& mask,
       cache::KVCache& cache) const;
+  // The same once the cache has the tokens.
+  mx::array attend_as_reference(
+      const Parts& parts,
+      const kernels::AttentionMask& mask,
+      const kernels::DenseView& tokens) const;
   mx::array on_latents(
       const Parts& parts,
       const kernels::AttentionMask& mask,

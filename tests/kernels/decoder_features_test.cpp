@@ -35,6 +35,7 @@ class Decoding {
   Decoding(const DecodeStep& step, int rows) : step_(step) {
     for (int i = 0; i < rows; ++i) {
       sequences_.push_back(std::make_unique<SequenceKv>(step.kv_shape()));
+      all_.push_back(sequences_.back().get());
     }
   }
   // tokens of every row -> [rows, L, V]
@@ -45,18 +46,19 @@ class Decoding {
         mx::int32);
     auto [logits, done] = step_(
         mx::repeat(ids, static_cast<int>(sequences_.size()), 0),
-        sequences_,
+        all_,
         previous_,
         LogitRows::all);
     mx::eval(logits);
-    previous_ = done;
+    previous_.assign({done});
     return logits;
   }
 
  private:
   const DecodeStep& step_;
   Sequences sequences_;
-  std::optional<mx::array> previous_;
+  std::vector<SequenceKv*> all_;
+  std::vector<mx::array> previous_;
 };
 
 mx::array to_array(const ReferenceDecoder::Rows& rows) {

@@ -39,17 +39,19 @@ struct State {
   State(const DecoderLayers& layers, int rows) {
     for (int i = 0; i < rows; ++i) {
       sequences.push_back(std::make_unique<SequenceKv>(layers.kv_shape()));
+      all.push_back(sequences.back().get());
     }
   }
   mx::array
   operator()(const DecoderLayers& layers, int index, const mx::array& x) {
-    auto [hidden, done] = layers(index, x, sequences, previous);
-    previous = done;
+    auto [hidden, done] = layers(index, x, all, previous);
+    previous.assign({done});
     return hidden;
   }
 
   std::vector<std::unique_ptr<SequenceKv>> sequences;
-  std::optional<mx::array> previous;
+  std::vector<SequenceKv*> all;
+  std::vector<mx::array> previous;
 };
 
 mx::array tokens_of(const mx::array& x, int from, int to) {

@@ -56,6 +56,48 @@ void check(const mx::array& queries, const AttentionOptions& options) {
   }
 }
 
+mx::array query_row(const mx::array& queries, int row) {
+  return mx::slice(
+      queries,
+      {row, 0, 0, 0},
+      {row + 1, queries.shape(1), queries.shape(2), queries.shape(3)});
+}
+
+void check_rows(const mx::array& queries, size_t rows) {
+  if (static_cast<size_t>(queries.shape(0)) != rows) {
+    fail(
+        ErrorKind::internal,
+        "attention",
+        "{} query rows, {} cache rows",
+        queries.shape(0),
+        rows);
+  }
+}
+
+mx::array attend_rows(
+    const mx::array& queries,
+    const RowsView& view,
+    const AttentionOptions& options,
+    const Selection& selection) {
+  check_rows(queries, view.rows.size());
+  if (options.mask.array) {
+    fail(ErrorKind::internal, "attention", "rows have masks of their own");
+  }
+  std::vector<mx::array> results;
+  for (size_t row = 0; row < view.rows.size(); ++row) {
+    AttentionOptions own = options;
+    if (view.rows[row].mask) {
+      own.mask = {"", view.rows[row].mask};
+    }
+    results.push_back(attend_dense(
+        query_row(queries, static_cast<int>(row)),
+        view.rows[row].tokens,
+        own,
+        selection));
+  }
+  return results.size() == 1 ? results[0] : mx::concatenate(results, 0);
+}
+
 }  // namespace
 
 DenseView gather_row(const BlocksView& view, int row) {
@@ -83,16 +125,12 @@ mx::array attention(
   if (const auto* dense = std::get_if<DenseView>(&view)) {
     return attend_dense(queries, *dense, options, selection);
   }
+  if (const auto* rows = std::get_if<RowsView>(&view)) {
+    return attend_rows(queries, *rows, options, selection);
+  }
   const auto& blocks = std::get<BlocksView>(view);
   int rows = queries.shape(0);
-  if (blocks.table.size() != static_cast<size_t>(rows)) {
-    fail(
-        ErrorKind::internal,
-        "attention",
-        "{} query rows, {} cache rows",
-        rows,
-        blocks.table.size());
-  }
+  check_rows(queries, blocks.table.size());
   if (rows == 1) {
     return attend_dense(queries, gather_row(blocks, 0), options, selection);
   }
@@ -104,12 +142,11 @@ mx::array attention(
   }
   std::vector<mx::array> results;
   for (int row = 0; row < rows; ++row) {
-    auto query = mx::slice(
-        queries,
-        {row, 0, 0, 0},
-        {row + 1, queries.shape(1), queries.shape(2), queries.shape(3)});
-    results.push_back(
-        attend_dense(query, gather_row(blocks, row), options, selection));
+    results.push_back(attend_dense(
+        query_row(queries, row),
+        gather_row(blocks, row),
+        options,
+        selection));
   }
   return mx::concatenate(results, 0);
 }

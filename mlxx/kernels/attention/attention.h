@@ -31,7 +31,8 @@ struct AttentionOptions {
 // K heads; result [B, H, L, D] in q's dtype. Differentiable in q, k, v and the
 // sinks. Errors: internal for shapes that don't fit.
 // Fallback: plain_attention() on the dense layout, as mlx-lm; the rows of a
-// BlocksView are gathered and computed one by one, since their lengths differ.
+// BlocksView (gathered) or a RowsView are computed one by one, since their
+// lengths differ.
 // On the CPU our own kernel computes float32, each query by itself.
 mx::array attention(
     const mx::array& queries,

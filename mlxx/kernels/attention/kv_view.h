@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -27,7 +28,18 @@ struct BlocksView {
   std::vector<int> lengths;
 };
 
-using KVView = std::variant<DenseView, BlocksView>;
+// Rows of different lengths that are one batch for this call only, each with
+// arrays of its own, [1, K, S, D].
+struct RowsView {
+  struct Row {
+    DenseView tokens;
+    // Which of them its queries may see; absent: all. Broadcasts to [H, L, S].
+    std::optional<mx::array> mask;
+  };
+  std::vector<Row> rows;
+};
+
+using KVView = std::variant<DenseView, BlocksView, RowsView>;
 
 // The dense layout of one row of a BlocksView: [1, K, lengths[row], D] each.
 DenseView gather_row(const BlocksView& view, int row);

@@ -8,8 +8,8 @@
 namespace mlxx::kernels {
 namespace {
 
-// Inputs: tokens [B, L] int32 in rows, and what the step before gave. Outputs:
-// logits and [1].
+// Inputs: tokens [B, L] int32 in rows, and what the steps before gave.
+// Outputs: logits and [1].
 class CpuDecodeStep : public mx::Primitive {
  public:
   CpuDecodeStep(
@@ -71,8 +71,8 @@ DecodeStep::DecodeStep(
 
 DecodeStep::Result DecodeStep::operator()(
     const mx::array& tokens,
-    std::span<const std::unique_ptr<SequenceKv>> sequences,
-    const std::optional<mx::array>& previous,
+    std::span<SequenceKv* const> sequences,
+    std::span<const mx::array> previous,
     LogitRows rows) const {
   if (tokens.ndim() != 2 || tokens.size() == 0 ||
       static_cast<size_t>(tokens.shape(0)) != sequences.size()) {
@@ -84,7 +84,7 @@ DecodeStep::Result DecodeStep::operator()(
         sequences.size());
   }
   int length = tokens.shape(1);
-  for (const auto& sequence : sequences) {
+  for (const SequenceKv* sequence : sequences) {
     const auto& positions = weights_->positions;
     if (positions && sequence->length() + length > positions->out()) {
       fail(
@@ -96,13 +96,11 @@ DecodeStep::Result DecodeStep::operator()(
     }
   }
   std::vector<SequenceKv::Step> steps;
-  for (const auto& sequence : sequences) {
+  for (SequenceKv* sequence : sequences) {
     steps.push_back(sequence->extend(length));
   }
   std::vector<mx::array> inputs{mx::contiguous(mx::astype(tokens, mx::int32))};
-  if (previous) {
-    inputs.push_back(*previous);
-  }
+  inputs.insert(inputs.end(), previous.begin(), previous.end());
   int batch = tokens.shape(0);
   int vocabulary = weights_->head.matrix->out();
   mx::Shape shape = rows == LogitRows::all

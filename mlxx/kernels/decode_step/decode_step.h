@@ -23,13 +23,14 @@ class DecodeStep {
     // be given it.
     mx::array done;
   };
-  // tokens [B, L] of any integer dtype; row b continues sequences[b]. Lengths
-  // of the sequences grow at once, their contents when the step is evaluated.
+  // tokens [B, L] of any integer dtype; row b continues sequences[b].
+  // `previous`: what the newest steps of these sequences gave. Lengths of the
+  // sequences grow at once, their contents when the step is evaluated.
   // Errors: invalid_request past the last position that the decoder has.
   Result operator()(
       const mx::array& tokens,
-      std::span<const std::unique_ptr<SequenceKv>> sequences,
-      const std::optional<mx::array>& previous,
+      std::span<SequenceKv* const> sequences,
+      std::span<const mx::array> previous,
       LogitRows rows) const;
 
  private:

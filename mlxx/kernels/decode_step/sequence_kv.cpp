@@ -1,5 +1,6 @@
 #include "mlxx/kernels/decode_step/sequence_kv.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mlxx::kernels {
@@ -74,6 +75,17 @@ std::unique_ptr<SequenceKv> SequenceKv::fork() const {
   other->blocks_ = blocks_;
   other->length_ = length_;
   return other;
+}
+
+void SequenceKv::share_front(const SequenceKv& other, size_t count) {
+  count = std::min({count, blocks_.size(), other.blocks_.size()});
+  for (size_t i = 0; i < count; ++i) {
+    if (blocks_[i] != other.blocks_[i]) {
+      --blocks_[i]->owners_;
+      ++other.blocks_[i]->owners_;
+      blocks_[i] = other.blocks_[i];
+    }
+  }
 }
 
 void SequenceKv::copy_to(std::byte* bytes) const {

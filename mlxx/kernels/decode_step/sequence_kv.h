@@ -91,6 +91,12 @@ class SequenceKv {
   void truncate(int length);
   // The same tokens in the same blocks.
   std::unique_ptr<SequenceKv> fork() const;
+  // Its first `count` blocks become those of `other`. All are full, and of the
+  // same tokens.
+  void share_front(const SequenceKv& other, size_t count);
+  const KvBlocks& held_blocks() const {
+    return blocks_;
+  }
   // Blocks of kBlockLength tokens each, the last one not always full.
   size_t blocks() const {
     return blocks_.size();

@@ -8,8 +8,8 @@
 namespace mlxx::kernels {
 namespace {
 
-// Inputs: hidden [B, L, E] float32 in rows, and what the layer's call before
-// gave. Outputs: the same shape, and [1].
+// Inputs: hidden [B, L, E] float32 in rows, and what the layer's calls
+// before gave. Outputs: the same shape, and [1].
 class CpuDecoderLayer : public CpuStreamPrimitive {
  public:
   CpuDecoderLayer(
@@ -70,8 +70,8 @@ DecoderLayers::DecoderLayers(
 DecoderLayers::Result DecoderLayers::operator()(
     int layer,
     const mx::array& hidden,
-    std::span<const std::unique_ptr<SequenceKv>> sequences,
-    const std::optional<mx::array>& previous) const {
+    std::span<SequenceKv* const> sequences,
+    std::span<const mx::array> previous) const {
   if (layer < 0 || static_cast<size_t>(layer) >= weights_->layers.size()) {
     fail(
         ErrorKind::internal,
@@ -91,14 +91,12 @@ DecoderLayers::Result DecoderLayers::operator()(
         sequences.size());
   }
   std::vector<SequenceKv::Step> steps;
-  for (const auto& sequence : sequences) {
+  for (SequenceKv* sequence : sequences) {
     steps.push_back(sequence->extend(hidden.shape(1)));
   }
   std::vector<mx::array> inputs{
       mx::contiguous(mx::astype(hidden, mx::float32))};
-  if (previous) {
-    inputs.push_back(*previous);
-  }
+  inputs.insert(inputs.end(), previous.begin(), previous.end());
   auto outputs = mx::array::make_arrays(
       {hidden.shape(), {1}},
       {mx::float32, mx::float32},

@@ -30,13 +30,14 @@ class DecoderLayers {
     mx::array done;
   };
   // hidden [B, L, E] of a floating dtype, of which float32 is computed; row b
-  // continues sequences[b]. Lengths of the sequences grow at once, their
+  // continues sequences[b]. `previous`: what the layer's newest calls for these
+  // sequences gave. Lengths of the sequences grow at once, their
   // contents when the layer is evaluated. Errors: internal for another shape.
   Result operator()(
       int layer,
       const mx::array& hidden,
-      std::span<const std::unique_ptr<SequenceKv>> sequences,
-      const std::optional<mx::array>& previous) const;
+      std::span<SequenceKv* const> sequences,
+      std::span<const mx::array> previous) const;
 
  private:
   std::shared_ptr<const DecoderWeights> weights_;

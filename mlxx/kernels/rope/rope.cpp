@@ -118,56 +118,63 @@ class CpuRope : public CpuPrimitive {
         has_wavelengths_ ? inputs[1].data<float>() : nullptr;
     const int32_t* position =
         has_position_ ? inputs.back().data<int32_t>() : nullptr;
-    dispatch([from = x.data<float>(),
-              strides = x.strides(),
-              shape = x.shape(),
-              wavelengths,
-              y = out.data<float>(),
-              half = half_,
-              base = base_,
-              position_scale = position_scale_,
-              number = offset_,
-              position,
-              selection = selection_] {
-      auto [cosines, sines] = rotations(
-          shape[2],
-          half,
-          base,
-          wavelengths,
-          position_scale,
-          position ? *position : number);
-      const auto& kernels = row_kernels(selection.instruction_set);
-      int64_t size = shape[3];
-      int64_t rows = int64_t{shape[0]} * shape[1] * shape[2];
-      auto part = [&](size_t begin, size_t end) {
-        std::vector<float> copy(strides[3] == 1 ? 0 : size);
-        for (size_t row = begin; row < end; ++row) {
-          int64_t token = row % shape[2];
-          int64_t head = row / shape[2] % shape[1];
-          int64_t batch = row / shape[2] / shape[1];
-          const float* in = from + batch * strides[0] + head * strides[1] +
-              token * strides[2];
-          float* to = y + row * size;
-          if (strides[3] != 1) {
-            for (int64_t d = 0; d < size; ++d) {
-              copy[d] = in[d * strides[3]];
-            }
-            in = copy.data();
+    dispatch(
+        [from = x.data<float>(),
+         strides = x.strides(),
+         shape = x.shape(),
+         wavelengths,
+         y = out.data<float>(),
+         half = half_,
+         base = base_,
+         position_scale = position_scale_,
+         number = offset_,
+         position,
+         positions = has_position_ ? static_cast<int>(inputs.back().size()) : 1,
+         selection = selection_] {
+          // Of the batch's rows, or of all of them alike.
+          std::vector<std::pair<Table, Table>> tables;
+          for (int i = 0; i < positions; ++i) {
+            tables.push_back(rotations(
+                shape[2],
+                half,
+                base,
+                wavelengths,
+                position_scale,
+                position ? position[i] : number));
           }
-          kernels.rotate_halves(
-              in,
-              cosines.data() + token * half,
-              sines.data() + token * half,
-              half,
-              to);
-          std::memcpy(
-              to + 2 * half,
-              in + 2 * half,
-              (size - 2 * half) * sizeof(float));
-        }
-      };
-      for_each_row_range(selection, rows, kManyRows, part);
-    });
+          const auto& kernels = row_kernels(selection.instruction_set);
+          int64_t size = shape[3];
+          int64_t rows = int64_t{shape[0]} * shape[1] * shape[2];
+          auto part = [&](size_t begin, size_t end) {
+            std::vector<float> copy(strides[3] == 1 ? 0 : size);
+            for (size_t row = begin; row < end; ++row) {
+              int64_t token = row % shape[2];
+              int64_t head = row / shape[2] % shape[1];
+              int64_t batch = row / shape[2] / shape[1];
+              const auto& [cosines, sines] = tables[positions == 1 ? 0 : batch];
+              const float* in = from + batch * strides[0] + head * strides[1] +
+                  token * strides[2];
+              float* to = y + row * size;
+              if (strides[3] != 1) {
+                for (int64_t d = 0; d < size; ++d) {
+                  copy[d] = in[d * strides[3]];
+                }
+                in = copy.data();
+              }
+              kernels.rotate_halves(
+                  in,
+                  cosines.data() + token * half,
+                  sines.data() + token * half,
+                  half,
+                  to);
+              std::memcpy(
+                  to + 2 * half,
+                  in + 2 * half,
+                  (size - 2 * half) * sizeof(float));
+            }
+          };
+          for_each_row_range(selection, rows, kManyRows, part);
+        });
   }
 
  private:
@@ -213,7 +220,9 @@ mx::array rope(
     const Selection& selection) {
   bool covered = selection.has_cpu_kernels() && x.dtype() == mx::float32 &&
       x.ndim() == 4 && x.size() > 0 && !angles.traditional &&
-      angles.dims <= x.shape(3) && (!first.array || first.array->size() == 1);
+      angles.dims <= x.shape(3) &&
+      (!first.array || first.array->size() == 1 ||
+       (first.array->ndim() == 1 && first.array->shape(0) == x.shape(0)));
   if (!covered) {
     return plain_rope(x, angles, first);
   }
@@ -222,7 +231,7 @@ mx::array rope(
     inputs.push_back(mx::contiguous(*angles.wavelengths));
   }
   if (first.array) {
-    inputs.push_back(mx::astype(*first.array, mx::int32));
+    inputs.push_back(mx::contiguous(mx::astype(*first.array, mx::int32)));
   }
   return make_lazy(
       x.shape(),

@@ -21,6 +21,7 @@ struct RopeAngles {
 // The position of the first of L tokens: a number, or in a graph that serves
 // every position an int32 array of one element, or one for each row [B].
 struct Position {
+  // `number` beside an array is what checks of the position go by.
   // Implicit, since almost every position is a number.
   Position(int number) : number(number) {}
   explicit Position(mx::array array) : array(std::move(array)) {}
