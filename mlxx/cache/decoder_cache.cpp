@@ -137,7 +137,10 @@ std::unique_ptr<LayerCache> DecoderCache::shared_copy(int tokens) const {
 
 void DecoderCache::share_front(const LayerCache& other, int tokens) {
   const auto* same = dynamic_cast<const DecoderCache*>(&other);
-  if (same && !sequences_.empty() && !same->sequences_.empty()) {
+  // Blocks that a step is still writing to are not covered by what this cache
+  // waits for.
+  bool is_written = same && (!same->newest_ || same->newest_->is_available());
+  if (is_written && !sequences_.empty() && !same->sequences_.empty()) {
     sequences_.front()->share_front(
         *same->sequences_.front(),
         static_cast<size_t>(tokens / kernels::kBlockLength));

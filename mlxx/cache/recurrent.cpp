@@ -1,5 +1,8 @@
 #include "mlxx/cache/recurrent.h"
 
+#include "mlxx/cache/shared_copies.h"
+#include "mlxx/core/materialize.h"
+
 namespace mlxx::cache {
 
 RecurrentCache::RecurrentCache(int slots, std::vector<int> left_padding)
@@ -150,7 +153,7 @@ std::unique_ptr<RecurrentCache> RecurrentCache::fork() const {
   auto other = std::make_unique<RecurrentCache>(*this);
   for (auto& slot : other->slots_) {
     if (slot && slot->row >= 0) {
-      slot = Slot{mx::copy(slot->own())};
+      slot = Slot{materialize_copy(slot->own())};
     }
   }
   return other;
@@ -165,7 +168,13 @@ std::unique_ptr<LayerCache> RecurrentCache::shared_copy(int tokens) const {
         offset_,
         tokens);
   }
-  return fork();
+  auto copy = fork();
+  for (auto& slot : copy->slots_) {
+    if (slot) {
+      slot = Slot{in_own_memory(slot->value)};
+    }
+  }
+  return copy;
 }
 
 // Numbers: the offset, then of each slot whether it is filled.
@@ -178,7 +187,7 @@ StoredState RecurrentCache::store() const {
     state.numbers.push_back(slot ? 1 : 0);
     if (slot) {
       state.arrays.push_back(
-          slot->row < 0 ? slot->value : mx::copy(slot->own()));
+          slot->row < 0 ? slot->value : materialize_copy(slot->own()));
     }
   }
   return state;

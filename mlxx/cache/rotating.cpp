@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlxx/base/error.h"
+#include "mlxx/cache/shared_copies.h"
 #include "mlxx/cache/token_axis.h"
 
 namespace mlxx::cache {
@@ -165,6 +166,10 @@ std::unique_ptr<LayerCache> RotatingCache::shared_copy(int tokens) const {
   }
   auto copy = std::make_unique<RotatingCache>(*this);
   copy->trim(dropped);
+  if (keys_) {
+    copy->keys_ = in_own_memory(*keys_);
+    copy->values_ = in_own_memory(*values_);
+  }
   return copy;
 }
 

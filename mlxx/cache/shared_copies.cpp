@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "mlxx/core/materialize.h"
+
 namespace mlxx::cache {
+namespace {
+
+// What an allocator may round up to.
+constexpr size_t kSpareBytes = 16 << 10;
+
+}  // namespace
 
 std::vector<HeldMemory> LayerCache::memory() const {
   std::vector<HeldMemory> held;
@@ -78,6 +86,14 @@ std::vector<HeldMemory> memory(const CacheList& caches) {
     }
   }
   return held;
+}
+
+mx::array in_own_memory(const mx::array& array) {
+  bool has_memory =
+      array.status() != mx::array::Status::unscheduled && array.size() > 0;
+  return has_memory && array.buffer_size() > 2 * array.nbytes() + kSpareBytes
+      ? materialize_copy(array)
+      : array;
 }
 
 void start_evaluation(const CacheList& caches) {

@@ -24,6 +24,9 @@ bool is_always_trimmable(const CacheList& caches);
 void share_front(CacheList& caches, const CacheList& other, int tokens);
 // Of all layers.
 std::vector<HeldMemory> memory(const CacheList& caches);
+// The array, or a copy of it if it is a small part of a buffer that it would
+// keep alive.
+mx::array in_own_memory(const mx::array& array);
 // Hands to the device what is not there yet and does not wait, so that no graph
 // hangs on the caches.
 void start_evaluation(const CacheList& caches);
