@@ -46,6 +46,8 @@ struct FieldTable {
 // Of /v1/chat/completions, and of /apply-template, which reads the same body.
 const FieldTable& chat_fields();
 const FieldTable& completion_fields();
+const FieldTable& message_fields();
+const FieldTable& count_tokens_fields();
 const FieldTable& embedding_fields();
 const FieldTable& rerank_fields();
 const FieldTable& tokenize_fields();
