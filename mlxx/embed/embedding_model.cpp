@@ -152,9 +152,7 @@ mx::array EmbeddingModel::reduce(const mx::array& hidden, const TokenRows& rows)
   return pooled;
 }
 
-Embeddings EmbeddingModel::embed(
-    std::span<const std::string> texts,
-    const EmbedOptions& options) const {
+int EmbeddingModel::width_of(const EmbedOptions& options) const {
   if (options.dimensions < 0 || options.dimensions > dimensions_) {
     fail(
         ErrorKind::invalid_request,
@@ -163,6 +161,31 @@ Embeddings EmbeddingModel::embed(
         options.dimensions,
         dimensions_);
   }
+  return options.dimensions > 0 ? options.dimensions : dimensions_;
+}
+
+Embeddings EmbeddingModel::vectors_of(
+    TextEncoder::Encoded encoded,
+    const EmbedOptions& options) const {
+  const int width = width_of(options);
+  if (encoded.inputs.empty()) {
+    return {mx::zeros({0, width}, mx::float32), 0, {}};
+  }
+  mx::array vectors = text_.run(
+      std::move(encoded.inputs),
+      [this](const mx::array& hidden, const TokenRows& rows) {
+        return reduce(hidden, rows);
+      });
+  return {
+      cut_and_scale(vectors, width, options.normalize.value_or(normalizes())),
+      encoded.tokens,
+      std::move(encoded.dropped)};
+}
+
+Embeddings EmbeddingModel::embed(
+    std::span<const std::string> texts,
+    const EmbedOptions& options) const {
+  width_of(options);
   std::string prompt = prompt_of(options);
   if (!prompt.empty() && !modules_.pools_prompt) {
     fail(
@@ -170,10 +193,6 @@ Embeddings EmbeddingModel::embed(
         "prompt",
         "include_prompt is false: this model's pooling would leave the prompt "
         "out, which is not implemented");
-  }
-  int width = options.dimensions > 0 ? options.dimensions : dimensions_;
-  if (texts.empty()) {
-    return {mx::zeros({0, width}, mx::float32), 0, {}};
   }
   std::vector<std::string> prompted;
   std::vector<TextInput> inputs;
@@ -186,16 +205,20 @@ Embeddings EmbeddingModel::embed(
   for (const auto& text : texts) {
     inputs.push_back({text});
   }
-  auto encoded = text_.encode(inputs, options.max_tokens);
-  mx::array vectors = text_.run(
-      std::move(encoded.inputs),
-      [this](const mx::array& hidden, const TokenRows& rows) {
-        return reduce(hidden, rows);
-      });
-  return {
-      cut_and_scale(vectors, width, options.normalize.value_or(normalizes())),
-      encoded.tokens,
-      std::move(encoded.dropped)};
+  return vectors_of(text_.encode(inputs, options.max_tokens), options);
+}
+
+Embeddings EmbeddingModel::embed_tokens(
+    std::span<const std::vector<int32_t>> token_lists,
+    const EmbedOptions& options) const {
+  width_of(options);
+  if (options.prompt || options.prompt_name) {
+    fail(
+        ErrorKind::invalid_request,
+        "prompt",
+        "goes before texts only, not before token ids");
+  }
+  return vectors_of(text_.take(token_lists), options);
 }
 
 }  // namespace mlxx::embed

@@ -54,6 +54,13 @@ class EmbeddingModel {
       std::span<const std::string> texts,
       const EmbedOptions& options = {}) const;
 
+  // The same of token ids as they are, without a prompt and without special
+  // tokens of the model. invalid_request: an id that the model has not, a list
+  // that is empty or longer than it takes, an option of prompts.
+  Embeddings embed_tokens(
+      std::span<const std::vector<int32_t>> token_lists,
+      const EmbedOptions& options = {}) const;
+
   const TextEncoder& text() const {
     return text_;
   }
@@ -75,6 +82,10 @@ class EmbeddingModel {
 
   EmbeddingModel(SentenceModules modules, TextEncoder text);
   std::string prompt_of(const EmbedOptions& options) const;
+  int width_of(const EmbedOptions& options) const;
+  Embeddings vectors_of(
+      TextEncoder::Encoded encoded,
+      const EmbedOptions& options) const;
   mx::array reduce(const mx::array& hidden, const TokenRows& rows) const;
 
   SentenceModules modules_;

@@ -132,6 +132,41 @@ TextEncoder::Encoded TextEncoder::encode(
   return encoded;
 }
 
+TextEncoder::Encoded TextEncoder::take(
+    std::span<const std::vector<int32_t>> token_lists) const {
+  const int vocab_size = encoder_->summary().vocab_size;
+  Encoded encoded;
+  for (size_t i = 0; i < token_lists.size(); ++i) {
+    const auto& ids = token_lists[i];
+    const std::string place = fmt::format("text {}", i);
+    if (ids.empty()) {
+      fail(ErrorKind::invalid_request, place, "has no tokens");
+    }
+    if (max_tokens_ > 0 && std::cmp_greater(ids.size(), max_tokens_)) {
+      fail(
+          ErrorKind::invalid_request,
+          place,
+          "has {} tokens, the model takes {}",
+          ids.size(),
+          max_tokens_);
+    }
+    for (int32_t id : ids) {
+      if (id < 0 || id >= vocab_size) {
+        fail(
+            ErrorKind::invalid_request,
+            place,
+            "token id {} is not from 0 to {}",
+            id,
+            vocab_size - 1);
+      }
+    }
+    encoded.inputs.push_back({ids, std::vector<int32_t>(ids.size(), 0)});
+    encoded.dropped.push_back(0);
+    encoded.tokens += static_cast<int64_t>(ids.size());
+  }
+  return encoded;
+}
+
 mx::array TextEncoder::run(
     std::vector<EncoderInput> inputs,
     const std::function<mx::array(const mx::array&, const TokenRows&)>& reduce)

@@ -56,6 +56,10 @@ class TextEncoder {
   // no UTF-8 and for one without tokens; they are named by their number.
   Encoded encode(std::span<const TextInput> texts, int max_tokens) const;
 
+  // Token ids as they are. invalid_request for a list that is empty or longer
+  // than max_tokens() and for an id that the model has not.
+  Encoded take(std::span<const std::vector<int32_t>> token_lists) const;
+
   // What `reduce` makes of the hidden states, [n, width] for the n inputs of a
   // batch, in the order of the inputs: [N, width] float32. Inputs are computed
   // a few thousand tokens at a time.

@@ -24,6 +24,9 @@ struct EmbedRequest {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_name;
   int max_tokens = 0;  // of one text, the rest is cut off; 0: the model's
+  // Asked on the engine's thread before each part of the work; false: the
+  // client went away, the rest is cancelled. Null: always wanted.
+  std::function<bool()> is_wanted;
 };
 
 struct EmbedAnswer {
@@ -38,6 +41,7 @@ struct RerankRequest {
   std::vector<std::string> documents;
   bool raw_scores = false;  // without the function that the model applies
   int max_tokens = 0;       // of a pair; 0: the model's
+  std::function<bool()> is_wanted;  // as above
 };
 
 struct RerankAnswer {
