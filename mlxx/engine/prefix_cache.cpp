@@ -253,6 +253,10 @@ void PrefixCache::clear() {
   }
 }
 
+void PrefixCache::tick() {
+  impl_->evict_to(impl_->options.max_bytes);
+}
+
 PrefixCacheStats PrefixCache::stats() const {
   PrefixCacheStats stats = impl_->stats;
   stats.bytes = impl_->memory.bytes();

@@ -81,6 +81,10 @@ class PrefixCache {
   void clear(const std::string& space);
   void clear();
 
+  // To be called often: drops what is over the limit since rows that held it
+  // too are gone.
+  void tick();
+
   PrefixCacheStats stats() const;
 
  private:
