@@ -2,11 +2,30 @@
 
 namespace mlxx::generate {
 
+namespace {
+
+std::set<int32_t> ids_of(
+    const text::Tokenizer& tokenizer,
+    const std::vector<std::string>& tokens) {
+  std::set<int32_t> ids;
+  for (const std::string& token : tokens) {
+    auto id = tokenizer.token_to_id(token);
+    if (id && tokenizer.is_special(*id)) {
+      ids.insert(*id);
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
 AnswerText::AnswerText(
     std::shared_ptr<const text::Tokenizer> tokenizer,
-    const std::vector<std::string>& stops)
+    const std::vector<std::string>& stops,
+    const std::vector<std::string>& visible_tokens)
     : tokenizer_(tokenizer),
-      decoder_(tokenizer, /*skip_special_tokens=*/true),
+      visible_(ids_of(*tokenizer, visible_tokens)),
+      decoder_(tokenizer, /*skip_special_tokens=*/visible_.empty()),
       matcher_(stops),
       vocab_size_(tokenizer->vocab_size()) {
   for (const std::string& stop : stops) {
@@ -36,6 +55,11 @@ std::string AnswerText::step(int32_t token) {
   }
   // Rows of the output head past the tokenizer's last token have no text.
   if (token >= vocab_size_) {
+    return {};
+  }
+  // The decoder is not to see what it would write out.
+  if (!visible_.empty() && !visible_.contains(token) &&
+      tokenizer_->is_special(token)) {
     return {};
   }
   return match(decoder_.step(token));

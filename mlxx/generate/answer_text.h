@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@ namespace mlxx::generate {
 // Held back is only an incomplete character and what may become a stop string.
 class AnswerText {
  public:
+  // Special tokens have no text but those of `visible_tokens`.
   AnswerText(
       std::shared_ptr<const text::Tokenizer> tokenizer,
-      const std::vector<std::string>& stops);
+      const std::vector<std::string>& stops,
+      const std::vector<std::string>& visible_tokens = {});
 
   // The text that became certain with this token.
   std::string step(int32_t token);
@@ -38,6 +41,7 @@ class AnswerText {
   std::string match(const std::string& piece);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::set<int32_t> visible_;  // if empty, the decoder skips special tokens
   text::StreamDecoder decoder_;
   StopMatcher matcher_;
   std::map<int32_t, std::string> stop_tokens_;

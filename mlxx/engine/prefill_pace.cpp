@@ -1,0 +1,77 @@
+#include "mlxx/engine/prefill_pace.h"
+
+#include <algorithm>
+
+namespace mlxx::engine {
+
+namespace {
+
+// Below it the weights are read for too few tokens.
+constexpr int kMinChunk = 16;
+// Alone, a chunk may take this long: then a cancellation or a request that
+// comes meanwhile is seen.
+constexpr double kAloneSeconds = 0.5;
+constexpr int kAloneSteps = 4;  // and have so many times prefill_step tokens
+// Weight of the newest measurement.
+constexpr double kNewest = 0.3;
+
+double averaged(double before, double newest) {
+  return before == 0 ? newest : before + kNewest * (newest - before);
+}
+
+}  // namespace
+
+PrefillPace::PrefillPace(int prefill_step) : prefill_step_(prefill_step) {}
+
+bool PrefillPace::is_outdated(int rows) const {
+  return rows * 4 > step_rows_ * 5 || rows * 5 < step_rows_ * 4;
+}
+
+void PrefillPace::decoded(double seconds, int rows) {
+  if (is_outdated(rows)) {
+    step_seconds_ = 0;
+  }
+  step_seconds_ = averaged(step_seconds_, seconds);
+  step_rows_ = rows;
+}
+
+void PrefillPace::prefilled(int tokens, double seconds, bool behind_step) {
+  // What remained of the step before it is not known: between nothing and all.
+  double own = behind_step ? std::max(seconds - step_seconds_ / 2, seconds / 2)
+                           : seconds;
+  // Few tokens say nothing about many.
+  if (tokens < kMinChunk || own <= 0) {
+    return;
+  }
+  tokens_per_second_ = averaged(tokens_per_second_, tokens / own);
+}
+
+int PrefillPace::chunk(int left, double step_seconds, double share) const {
+  double wanted = prefill_step_;
+  if (tokens_per_second_ > 0) {
+    wanted =
+        tokens_per_second_ * (step_seconds > 0 ? step_seconds : kAloneSeconds);
+  } else if (step_seconds > 0) {
+    wanted = kMinChunk * 4;  // a careful first try
+  }
+  int most = step_seconds > 0 ? prefill_step_ : prefill_step_ * kAloneSteps;
+  // The order of the limits: a small prefill_step is obeyed.
+  double tokens = std::min<double>(std::max<double>(wanted, kMinChunk), most);
+  if (share < 1) {
+    tokens *= share;
+    return left <= tokens     ? left
+        : tokens >= kMinChunk ? static_cast<int>(tokens)
+                              : 0;
+  }
+  // One chunk a quarter longer is better than a second one of a few tokens.
+  return left <= most && left <= tokens * 1.25 ? left
+                                               : static_cast<int>(tokens);
+}
+
+double PrefillPace::share_of(int tokens, double step_seconds) const {
+  // Of a chunk that nothing limits but the pace.
+  int whole = chunk(prefill_step_ * kAloneSteps * 2, step_seconds, 1);
+  return static_cast<double>(tokens) / whole;
+}
+
+}  // namespace mlxx::engine

@@ -1,0 +1,43 @@
+#pragma once
+
+namespace mlxx::engine {
+
+// How many tokens of prompts to compute between two decode steps, from how
+// fast this machine turned out to be with this model: about as long as one
+// decode step takes, so that nobody's tokens come at less than half their
+// pace because of a long prompt.
+class PrefillPace {
+ public:
+  // prefill_step: the most tokens of one chunk while others decode.
+  explicit PrefillPace(int prefill_step);
+
+  // A step of `rows` rows took `seconds`, with no prompt between.
+  void decoded(double seconds, int rows);
+  // A chunk took `seconds` to wait for, with a decode step before it in the
+  // device's queue or not.
+  void prefilled(int tokens, double seconds, bool behind_step);
+
+  // Tokens of the next chunk, of `left` that a prompt still needs: all of
+  // them, if few would be left over. `step_seconds`: of the decode step that
+  // waits meanwhile; 0 if nobody does. `share`: of a chunk, what other prompts
+  // left of it; 0 tokens if that is not worth a pass over the weights.
+  int chunk(int left, double step_seconds, double share = 1) const;
+  // Which share of a chunk so many tokens are.
+  double share_of(int tokens, double step_seconds) const;
+
+  // Of one decode step; 0 if none was measured.
+  double step_seconds() const {
+    return step_seconds_;
+  }
+  // Whether a step with so many rows may well take another time than
+  // step_seconds().
+  bool is_outdated(int rows) const;
+
+ private:
+  int prefill_step_;
+  double step_seconds_ = 0;
+  int step_rows_ = 0;
+  double tokens_per_second_ = 0;
+};
+
+}  // namespace mlxx::engine

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlxx/engine/active_request.h"
+#include "mlxx/engine/decode_batch.h"
+#include "mlxx/engine/engine.h"
+#include "mlxx/engine/grammar_builder.h"
+#include "mlxx/engine/prefill_pace.h"
+#include "mlxx/engine/waiting_queue.h"
+
+namespace mlxx::engine {
+
+// One of the source's models, and what was learnt about it. The runner is held
+// while it has requests.
+struct LoadedModel {
+  std::shared_ptr<const ModelText> text;
+  std::shared_ptr<Runner> runner;
+  DecodeBatch batch;
+  PrefillPace pace;
+  int requests = 0;
+  int chunks_since_step = 0;  // chunks between steps since one was timed
+  bool interrupted = true;    // something ran since the last step was read
+  double last_read = 0;       // when that was
+  int failures = 0;           // of the runner, one after the other
+  std::shared_ptr<const Error> failure;
+};
+
+// Decides what is computed next: which requests are let in, whose prompt goes
+// on, which rows take a step. The engine's thread only; computes nothing by
+// itself.
+class Scheduler : private StepListener {
+ public:
+  struct Hooks {
+    std::function<double()> now;  // seconds; of a steady clock
+    // Called from another thread: run_once() has something to do again.
+    std::function<void()> wake;
+  };
+  Scheduler(ModelSource& source, const EngineOptions& options, Hooks hooks);
+  // Cancels what still runs.
+  ~Scheduler() override;
+
+  // Takes a request that passed check_request(). Ids grow.
+  void add(uint64_t id, Request request, Sink sink, double submitted);
+  void cancel(uint64_t id);
+  void cancel_all();
+  // The engine cannot go on.
+  void fail_all(const std::shared_ptr<const Error>& error);
+
+  // Lets in, computes at most one chunk's worth of prompts and one step of
+  // each model. False if there is nothing to do before something comes (or
+  // becomes due: call again within a second).
+  bool run_once();
+
+  size_t waiting() const {
+    return queue_.size();
+  }
+  // Requests that did not end.
+  size_t size() const {
+    return queue_.size() + active_.size();
+  }
+  // The device did something else since the last run_once().
+  void interrupted();
+  EngineStats stats() const;
+
+ private:
+  struct Waiting {
+    Request request;
+    Sink sink;
+    double submitted;
+  };
+
+  void chosen(Sequence& sequence, Chosen chosen) override;
+  void failed(Sequence& sequence, std::shared_ptr<const Error> error) override;
+
+  // Letting in (scheduler_admission.cpp).
+  void admit_waiting();
+  bool admit_front();
+  LoadedModel& loaded(const std::shared_ptr<Runner>& runner);
+  void activate(
+      uint64_t id,
+      Waiting waiting,
+      LoadedModel& model,
+      std::unique_ptr<Lease> lease);
+  void begin_answers(ActiveRequest& active);
+  void refuse(
+      const Waiting& waiting,
+      FinishReason reason,
+      std::shared_ptr<const Error> error);
+
+  // Prompts (scheduler_prefill.cpp).
+  bool prefill_some();
+  ActiveRequest* next_to_prefill();
+  double step_that_waits() const;
+  bool is_step_to_be_timed() const;
+  // The share of a chunk that is left after it; 0 for none.
+  double prefill(ActiveRequest& request, double step_seconds, double share);
+  void open(ActiveRequest& request);
+  void prefilled(ActiveRequest& request);
+  void start_if_ready(ActiveRequest& request);
+  void start(ActiveRequest& request);
+
+  bool step_models();
+  void sweep();
+  void close(ActiveRequest& request, Sequence& sequence);
+  void count(const ActiveRequest& request);
+  void fail_request(ActiveRequest& request, std::shared_ptr<const Error> error);
+  void runner_worked(LoadedModel& model);
+  void runner_failed(
+      LoadedModel& model,
+      const std::shared_ptr<const Error>& error);
+  void tick(bool stepped);
+
+  ModelSource& source_;
+  EngineOptions options_;
+  Hooks hooks_;
+  GrammarBuilder grammars_;
+  WaitingQueue queue_;
+  std::map<uint64_t, Waiting> waiting_;
+  // In the order of their admission.
+  std::vector<std::unique_ptr<ActiveRequest>> active_;
+  std::map<const ModelText*, LoadedModel> models_;
+  int rows_ = 0;  // choices of active requests
+  bool oldest_prompt_next_ = false;
+  // The front of the queue does not fit until a request ends, or for a while.
+  double full_until_ = 0;
+  double last_tick_ = 0;
+  EngineStats counters_;
+};
+
+}  // namespace mlxx::engine

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <utility>
+
+#include "mlxx/engine/scheduler.h"
+
+// Prompts: whose goes on, and by how much between two decode steps.
+namespace mlxx::engine {
+
+namespace {
+
+// Stands for a step that was not timed yet.
+constexpr double kUnknownStepSeconds = 0.02;
+// Chunks in a row after which a step whose time is not known goes without.
+constexpr int kChunksUntimed = 8;
+
+}  // namespace
+
+// Seconds of the longest decode step that a chunk holds up; 0: none.
+double Scheduler::step_that_waits() const {
+  double longest = 0;
+  for (const auto& [text, model] : models_) {
+    if (model.batch.rows() > 0) {
+      double seconds = model.pace.step_seconds();
+      longest = std::max(longest, seconds > 0 ? seconds : kUnknownStepSeconds);
+    }
+  }
+  return longest;
+}
+
+bool Scheduler::is_step_to_be_timed() const {
+  return std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
+    const LoadedModel& model = entry.second;
+    return model.batch.rows() > 0 &&
+        model.chunks_since_step >= kChunksUntimed &&
+        model.pace.is_outdated(model.batch.rows());
+  });
+}
+
+// The shortest prompt, so that a long one does not hold up many; every second
+// time the oldest, so that many short ones do not hold up a long one for ever.
+ActiveRequest* Scheduler::next_to_prefill() {
+  auto before = [&](const ActiveRequest& a, const ActiveRequest& b) {
+    if (a.request.priority != b.request.priority) {
+      return a.request.priority > b.request.priority;
+    }
+    return a.prompt_left < b.prompt_left;
+  };
+  ActiveRequest* next = nullptr;
+  for (const auto& request : active_) {
+    if (request->stage != ActiveRequest::Stage::prefilling ||
+        request->finished()) {
+      continue;
+    }
+    if (!next) {
+      next = request.get();
+      if (oldest_prompt_next_) {
+        break;
+      }
+    } else if (before(*request, *next)) {
+      next = request.get();
+    }
+  }
+  oldest_prompt_next_ = !oldest_prompt_next_;
+  return next;
+}
+
+bool Scheduler::prefill_some() {
+  if (is_step_to_be_timed()) {
+    for (auto& [text, model] : models_) {
+      model.chunks_since_step = 0;
+    }
+    return false;
+  }
+  double step_seconds = step_that_waits();
+  double share = 1;
+  bool worked = false;
+  while (share > 0) {
+    ActiveRequest* request = next_to_prefill();
+    if (!request) {
+      break;
+    }
+    worked = true;
+    share = prefill(*request, step_seconds, share);
+    // Whoever decodes first should not wait for the others' prompts.
+    if (step_seconds == 0 && step_that_waits() > 0) {
+      break;
+    }
+  }
+  return worked;
+}
+
+double
+Scheduler::prefill(ActiveRequest& request, double step_seconds, double share) {
+  LoadedModel& model = *request.model;
+  try {
+    if (!request.opened) {
+      open(request);
+    }
+    if (request.prompt_left > 0) {
+      int chunk = model.pace.chunk(request.prompt_left, step_seconds, share);
+      if (chunk == 0) {
+        return 0;
+      }
+      bool behind_step = !model.interrupted && model.batch.is_in_flight();
+      double began = hooks_.now();
+      int before = request.prompt_left;
+      request.prompt_left =
+          model.runner->prefill(*request.choices[0]->row, chunk);
+      double seconds = hooks_.now() - began;
+      int done = before - request.prompt_left;
+      if (done <= 0) {
+        fail(
+            ErrorKind::internal,
+            "prefill",
+            "{} tokens of the prompt are left after a chunk, {} before it",
+            request.prompt_left,
+            before);
+      }
+      model.pace.prefilled(done, seconds, behind_step);
+      share -= model.pace.share_of(done, step_seconds);
+      counters_.prefill_seconds += seconds;
+      queue_.charge(request.request.tenant, static_cast<uint64_t>(done));
+      runner_worked(model);
+      for (auto& [text, other] : models_) {
+        other.interrupted = true;
+        ++other.chunks_since_step;
+      }
+    }
+    if (request.prompt_left == 0) {
+      prefilled(request);
+    }
+  } catch (...) {
+    auto error = current_error("prefill");
+    runner_failed(model, error);
+    fail_request(request, error);
+  }
+  return share;
+}
+
+void Scheduler::open(ActiveRequest& request) {
+  Sequence& first = *request.choices[0];
+  auto opened =
+      request.model->runner->open(request.request.prompt, request.settings(0));
+  first.row = std::move(opened.row);
+  request.opened = true;
+  int all = static_cast<int>(request.request.prompt.size()) - 1;
+  if (opened.cached_tokens < 0 || opened.cached_tokens > all) {
+    fail(
+        ErrorKind::internal,
+        "prefix_cache",
+        "{} tokens of a prompt of {} are said to be known",
+        opened.cached_tokens,
+        all + 1);
+  }
+  request.prompt_left = all - opened.cached_tokens;
+  for (auto& choice : request.choices) {
+    choice->answer.usage.cached_tokens = opened.cached_tokens;
+  }
+  counters_.prompt_tokens += request.request.prompt.size();
+  counters_.cached_tokens += static_cast<uint64_t>(opened.cached_tokens);
+}
+
+// All of its prompt is computed: the other choices share it.
+void Scheduler::prefilled(ActiveRequest& request) {
+  for (size_t i = 1; i < request.choices.size(); ++i) {
+    request.choices[i]->row = request.model->runner->fork(
+        *request.choices[0]->row,
+        request.settings(static_cast<int>(i)));
+  }
+  request.stage = ActiveRequest::Stage::prefilled;
+  start_if_ready(request);
+}
+
+void Scheduler::start_if_ready(ActiveRequest& request) {
+  if (request.stage != ActiveRequest::Stage::prefilled || request.finished()) {
+    return;
+  }
+  if (!request.grammar.valid()) {
+    start(request);
+    return;
+  }
+  if (request.grammar.wait_for(std::chrono::seconds(0)) !=
+      std::future_status::ready) {
+    return;
+  }
+  try {
+    BuiltGrammar grammar = request.grammar.get();
+    for (auto& choice : request.choices) {
+      choice->answer.follow(grammar.matcher.clone(), grammar.mask_words);
+    }
+  } catch (...) {
+    fail_request(request, current_error("constraint"));
+    return;
+  }
+  start(request);
+}
+
+void Scheduler::start(ActiveRequest& request) {
+  request.stage = ActiveRequest::Stage::decoding;
+  request.started = hooks_.now();
+  for (auto& choice : request.choices) {
+    request.model->batch.join(*choice);
+  }
+}
+
+}  // namespace mlxx::engine
