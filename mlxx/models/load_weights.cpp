@@ -11,6 +11,7 @@
 #include "mlxx/kernels/matmul/matmul.h"
 #include "mlxx/kernels/panel_memory.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+#include "mlxx/models/hollow_weights.h"
 
 namespace mlxx::models {
 namespace {
@@ -225,6 +226,20 @@ void load_weights(
     used.insert(unused.extract(found));
   });
   check_surplus(place, target, unused);
+
+  if (options.sizes_only) {
+    const DtypePlan plan = plan_dtypes(checkpoint, selection);
+    target.visit([&](const std::string& name, Parameter& parameter) {
+      set_hollow(
+          parameter,
+          used.at(name),
+          checkpoint.format(),
+          plan.compute,
+          plan.load.scales,
+          selection);
+    });
+    return;
+  }
 
   kernels::Selection placed = selection;
   if (selection.has_cpu_kernels()) {

@@ -91,6 +91,9 @@ struct LoadOptions {
   std::optional<kernels::Selection> kernels = {};
   // Weights are evaluated in pieces of about this size.
   size_t chunk_bytes = size_t{64} << 20;
+  // No number is read: the model says what it and its caches will take, and
+  // nothing that it computes may be evaluated.
+  bool sizes_only = false;
 };
 
 // Builds the model that the checkpoint's model_type names and materialises

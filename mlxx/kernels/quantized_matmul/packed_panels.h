@@ -43,6 +43,15 @@ class PanelMatrix {
       const QuantizedRows& rows,
       const Selection& selection);
 
+  // Of the size that these arrays, whose numbers are not looked at, would be
+  // packed to at most, and without memory of its own: nothing may be computed
+  // with it. As the first two in when it may be called.
+  static std::shared_ptr<const PanelMatrix> without_numbers(
+      const WeightArrays& arrays,
+      const std::optional<QuantizationSpec>& quantization,
+      bool symmetric,
+      const Selection& selection);
+
   static bool can_pack(
       const WeightArrays& arrays,
       const QuantizationSpec& quantization);
@@ -88,6 +97,7 @@ class PanelMatrix {
 
  private:
   struct Source;
+  // Not filled; data_ is null until allocate().
   PanelMatrix(const PanelLayout& layout, int out, const Selection& selection);
   bool fill(const QuantizedRows& rows);
   void choose_scales(const Source& source);

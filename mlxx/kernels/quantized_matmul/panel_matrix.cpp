@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "mlxx/kernels/quantized_matmul/floating_format.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -160,30 +161,6 @@ struct PanelMatrix::Source {
     return {biases.data<float>(), biases.size()};
   }
 };
-
-namespace {
-
-struct FloatingFormat {
-  Codes codes;
-  NumberType scales;
-  bool half_groups;
-  int words_per_chunk;
-};
-
-std::optional<FloatingFormat> floating_format(const QuantizationSpec& spec) {
-  if (spec == QuantizationSpec{32, 4, "mxfp4"}) {
-    return FloatingFormat{Codes::e2m1, NumberType::e8m0, false, 4};
-  }
-  if (spec == QuantizationSpec{16, 4, "nvfp4"}) {
-    return FloatingFormat{Codes::e2m1, NumberType::e4m3, true, 4};
-  }
-  if (spec == QuantizationSpec{32, 8, "mxfp8"}) {
-    return FloatingFormat{Codes::e4m3, NumberType::e8m0, false, 8};
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 bool PanelMatrix::can_pack(
     const WeightArrays& arrays,

@@ -107,6 +107,7 @@ std::shared_ptr<const PanelMatrix> PanelMatrix::from_rows(
       .zero = -static_cast<float>(1 << (form.bits - 1))};
   std::shared_ptr<PanelMatrix> matrix(
       new PanelMatrix(layout, static_cast<int>(form.rows), selection));
+  matrix->allocate(selection.memory.get());
   return matrix->fill(rows) ? matrix : nullptr;
 }
 
@@ -120,9 +121,7 @@ PanelMatrix::PanelMatrix(
       gemm_machine_(gemm_machine(selection)),
       threads_(
           selection.threads ? selection.threads
-                            : std::make_shared<ThreadPool>(1)) {
-  allocate(selection.memory.get());
-}
+                            : std::make_shared<ThreadPool>(1)) {}
 
 bool PanelMatrix::fill(const QuantizedRows& rows) {
   int64_t groups = layout_.in / layout_.group_size;
