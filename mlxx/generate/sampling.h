@@ -27,6 +27,8 @@ struct SamplingOptions {
   int penalty_context_size = 20;    // for presence and frequency
   std::map<int, float> logit_bias;  // clamped to [-100, 100]
   std::optional<int64_t> seed;      // absent: a fresh one; 0 is a real seed
+
+  bool operator==(const SamplingOptions&) const = default;
 };
 
 // Throws invalid_request that names the option and the value. `vocab_size` is

@@ -1,0 +1,214 @@
+#include "mlxx/engine/batch_sampler.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "mlxx/base/error.h"
+#include "mlxx/generate/logits_processors.h"
+
+namespace mlxx::engine {
+namespace {
+
+using generate::SamplingOptions;
+
+// Rows that are computed by the same operations.
+struct Group {
+  const RowChoice* first;
+  std::vector<int32_t> rows;
+};
+
+// The seed is in the key.
+bool same_settings(const SamplingOptions& a, const SamplingOptions& b) {
+  SamplingOptions other = b;
+  other.seed = a.seed;
+  return a == other;
+}
+
+std::vector<Group> grouped(std::span<const RowChoice> rows) {
+  std::vector<Group> groups;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const RowChoice& choice = rows[row];
+    auto found = std::ranges::find_if(groups, [&](const Group& group) {
+      return group.first->recent.size() == choice.recent.size() &&
+          same_settings(*group.first->sampling, *choice.sampling);
+    });
+    if (found == groups.end()) {
+      groups.push_back({&choice, {}});
+      found = groups.end() - 1;
+    }
+    found->rows.push_back(static_cast<int32_t>(row));
+  }
+  return groups;
+}
+
+mx::array ints(const std::vector<int32_t>& values, mx::Shape shape) {
+  return mx::array(values.begin(), std::move(shape), mx::int32);
+}
+
+mx::array rows_of(const mx::array& a, const std::vector<int32_t>& rows) {
+  return std::ssize(rows) == a.shape(0)
+      ? a
+      : mx::take(a, ints(rows, {static_cast<int>(rows.size())}), 0);
+}
+
+// [B, V] bool of bits.
+mx::array allowed(std::span<const TokenMask> masks, int vocabulary) {
+  int words = (vocabulary + 31) / 32;
+  std::vector<uint32_t> bits;
+  for (const TokenMask& mask : masks) {
+    if (mask.empty()) {
+      bits.insert(bits.end(), static_cast<size_t>(words), ~uint32_t{0});
+    } else if (std::ssize(mask) >= words) {
+      bits.insert(bits.end(), mask.begin(), mask.begin() + words);
+    } else {
+      fail(
+          ErrorKind::internal,
+          "token mask",
+          "{} words for a vocabulary of {}",
+          mask.size(),
+          vocabulary);
+    }
+  }
+  auto rows = static_cast<int>(masks.size());
+  mx::array all(bits.begin(), {rows, words, 1}, mx::uint32);
+  mx::array each = mx::bitwise_and(
+      mx::right_shift(all, mx::arange(0, 32, mx::uint32)),
+      mx::array(1, mx::uint32));
+  return mx::slice(
+      mx::reshape(mx::astype(each, mx::bool_), {rows, words * 32}),
+      {0, 0},
+      {rows, vocabulary});
+}
+
+// [rows, W]: the tokens that penalties look at.
+mx::array windows(
+    const Group& group,
+    std::span<const RowChoice> rows,
+    const mx::array& fed) {
+  auto count = static_cast<int>(group.rows.size());
+  auto last = mx::reshape(rows_of(fed, group.rows), {count, 1});
+  auto width = static_cast<int>(group.first->recent.size());
+  if (width == 0) {
+    return last;
+  }
+  std::vector<int32_t> known;
+  for (int32_t row : group.rows) {
+    const auto& recent = rows[static_cast<size_t>(row)].recent;
+    known.insert(known.end(), recent.begin(), recent.end());
+  }
+  return mx::concatenate({ints(known, {count, width}), last}, 1);
+}
+
+generate::Sampled choose_group(
+    const Group& group,
+    std::span<const RowChoice> rows,
+    const mx::array& logits,
+    const mx::array& fed,
+    const std::optional<mx::array>& mask) {
+  const SamplingOptions& options = *group.first->sampling;
+  mx::array own = rows_of(logits, group.rows);
+  generate::LogitsProcessors processors(options);
+  if (!processors.empty()) {
+    own = processors.apply(own, windows(group, rows, fed));
+  }
+  if (mask) {
+    own = mx::where(
+        rows_of(*mask, group.rows),
+        own,
+        mx::array(-std::numeric_limits<float>::infinity(), own.dtype()));
+  }
+  std::vector<generate::SampleKey> keys;
+  for (int32_t row : group.rows) {
+    keys.push_back(rows[static_cast<size_t>(row)].key);
+  }
+  return generate::Sampler(options).sample(own, keys);
+}
+
+void add_logprobs(
+    const mx::array& logits,
+    std::span<const RowChoice> rows,
+    ChosenTokens& chosen) {
+  std::optional<int> most;
+  for (const RowChoice& row : rows) {
+    if (row.top_logprobs) {
+      most = std::max(most.value_or(0), *row.top_logprobs);
+    }
+  }
+  if (!most) {
+    return;
+  }
+  mx::array wide = mx::astype(logits, mx::float32);
+  mx::array logprobs = wide - mx::logsumexp(wide, -1, /*keepdims=*/true);
+  chosen.logprobs = mx::squeeze(
+      mx::take_along_axis(logprobs, mx::expand_dims(chosen.tokens, -1), -1),
+      -1);
+  int top = std::min(*most, logits.shape(1));
+  if (top > 0) {
+    // Stable, so that of equal ones the lower id comes first.
+    mx::array order = mx::slice(
+        mx::argsort(mx::negative(logprobs), -1),
+        {0, 0},
+        {logits.shape(0), top});
+    chosen.top_tokens = mx::astype(order, mx::int32);
+    chosen.top_logprobs = mx::take_along_axis(logprobs, order, -1);
+  }
+}
+
+}  // namespace
+
+std::vector<mx::array> ChosenTokens::arrays() const {
+  std::vector<mx::array> all{tokens, check};
+  for (const auto* array : {&logprobs, &top_tokens, &top_logprobs}) {
+    if (*array) {
+      all.push_back(**array);
+    }
+  }
+  return all;
+}
+
+ChosenTokens choose_tokens(
+    const mx::array& logits,
+    const mx::array& fed,
+    std::span<const RowChoice> rows,
+    std::span<const TokenMask> masks) {
+  if (logits.ndim() != 2 || std::ssize(rows) != logits.shape(0) ||
+      fed.size() != rows.size() ||
+      (!masks.empty() && masks.size() != rows.size())) {
+    fail(
+        ErrorKind::internal,
+        "sampling",
+        "{} rows and {} masks for {} rows of logits",
+        rows.size(),
+        masks.size(),
+        logits.shape(0));
+  }
+  bool has_masks = std::ranges::any_of(masks, [](const TokenMask& mask) {
+    return !mask.empty();
+  });
+  std::optional<mx::array> mask;
+  if (has_masks) {
+    mask = allowed(masks, logits.shape(1));
+  }
+  std::vector<mx::array> tokens;
+  std::vector<mx::array> checks;
+  std::vector<int32_t> place(rows.size());  // where a row's choice is
+  int32_t done = 0;
+  for (const Group& group : grouped(rows)) {
+    auto sampled = choose_group(group, rows, logits, fed, mask);
+    tokens.push_back(sampled.tokens);
+    checks.push_back(sampled.check);
+    for (int32_t row : group.rows) {
+      place[static_cast<size_t>(row)] = done++;
+    }
+  }
+  auto in_order = [&](const std::vector<mx::array>& parts) {
+    return parts.size() == 1
+        ? parts[0]
+        : mx::take(mx::concatenate(parts, 0), ints(place, {done}), 0);
+  };
+  ChosenTokens chosen{in_order(tokens), in_order(checks), {}, {}, {}};
+  add_logprobs(logits, rows, chosen);
+  return chosen;
+}
+
+}  // namespace mlxx::engine

@@ -1,0 +1,335 @@
+#include "mlxx/engine/model_runner.h"
+
+#include <algorithm>
+
+#include "mlxx/cache/shared_copies.h"
+#include "mlxx/core/memory.h"
+#include "mlxx/core/mlx_errors.h"
+#include "mlxx/engine/batch_sampler.h"
+#include "mlxx/engine/fed_tokens.h"
+#include "mlxx/engine/model_row.h"
+#include "mlxx/engine/prompt_logprobs.h"
+#include "mlxx/generate/logits_processors.h"
+#include "mlxx/generate/prefill.h"
+
+namespace mlxx::engine {
+namespace {
+
+// Buffers of outgrown caches and the like go back to the system this often.
+constexpr int kClearInterval = 256;
+
+const std::shared_ptr<RowState>& state_of(const Row& row) {
+  const auto* own = dynamic_cast<const ModelRow*>(&row);
+  if (!own) {
+    fail(ErrorKind::internal, "rows", "a row of another runner");
+  }
+  return own->state;
+}
+
+const std::shared_ptr<StepState>& state_of(const Step& step) {
+  const auto* own = dynamic_cast<const ModelStep*>(&step);
+  if (!own) {
+    fail(ErrorKind::internal, "rows", "a step of another runner");
+  }
+  return own->state;
+}
+
+void evaluate(const cache::CacheList& caches) {
+  std::vector<mx::array> states;
+  for (const auto& cache : caches) {
+    for (mx::array& state : cache->state()) {
+      states.push_back(std::move(state));
+    }
+  }
+  mx::eval(std::move(states));
+}
+
+// The newline and the EOS tokens, which mlx-lm's programs keep from xtc.
+void set_xtc_special_tokens(RowSettings& settings, const ModelText& text) {
+  generate::SamplingOptions& sampling = settings.sampling;
+  if (sampling.xtc_probability == 0 || sampling.xtc_special_tokens) {
+    return;
+  }
+  std::vector<int32_t> ids =
+      text.tokenizer ? text.tokenizer->encode("\n") : std::vector<int32_t>{};
+  ids.insert(ids.end(), text.eos_ids.begin(), text.eos_ids.end());
+  std::erase_if(ids, [&](int32_t id) {
+    return id < 0 || id >= text.vocab_size;
+  });
+  sampling.xtc_special_tokens = std::move(ids);
+}
+
+// The tokens before the one that was fed last, as many as penalties see.
+std::vector<int32_t> recent_tokens(const RowState& row, int window) {
+  std::vector<int32_t> known = row.tokens;
+  for (const auto& unread : row.unread) {
+    if (&unread != &row.unread.back()) {
+      known.push_back(token_at(unread.tokens, unread.index));
+    }
+  }
+  if (row.unread.empty()) {
+    known.pop_back();
+  }
+  size_t wanted = window > 0 ? static_cast<size_t>(window) - 1 : known.size();
+  if (known.size() > wanted) {
+    known.erase(known.begin(), known.end() - static_cast<ptrdiff_t>(wanted));
+  }
+  return known;
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(
+    std::shared_ptr<const models::Model> model,
+    std::shared_ptr<const ModelText> text,
+    ModelRunnerOptions options)
+    : model_(std::move(model)),
+      text_(std::move(text)),
+      options_(std::move(options)),
+      vocab_size_(model_->summary().vocab_size) {}
+
+ModelRunner::~ModelRunner() = default;
+
+std::string ModelRunner::space_of(const std::string& adapter) const {
+  if (!adapter.empty()) {
+    fail(
+        ErrorKind::not_found,
+        "adapter",
+        "'{}' is not mounted on this model",
+        adapter);
+  }
+  return options_.space;
+}
+
+void ModelRunner::check_prompt(std::span<const int32_t> prompt) const {
+  if (prompt.empty()) {
+    fail(ErrorKind::invalid_request, "prompt", "has no tokens");
+  }
+  for (int32_t id : prompt) {
+    if (id < 0 || id >= vocab_size_) {
+      fail(
+          ErrorKind::invalid_request,
+          "prompt",
+          "token id {} is outside the model's vocabulary of {}",
+          id,
+          vocab_size_);
+    }
+  }
+}
+
+void ModelRunner::remember(
+    const std::string& space,
+    std::span<const int32_t> tokens,
+    const cache::CacheList& caches) {
+  if (options_.prefixes && !tokens.empty()) {
+    options_.prefixes->insert(space, tokens, caches);
+  }
+}
+
+Runner::Opened ModelRunner::open(
+    std::span<const int32_t> prompt,
+    const RowSettings& settings) {
+  std::string space = space_of(settings.adapter);
+  check_prompt(prompt);
+  return with_mlx_errors("open", [&]() -> Opened {
+    auto row = std::make_shared<RowState>();
+    row->settings = settings;
+    set_xtc_special_tokens(row->settings, *text_);
+    row->space = space;
+    row->tokens.assign(prompt.begin(), prompt.end());
+    row->prompt_tokens = static_cast<int>(prompt.size());
+    std::optional<PrefixCache::Hit> hit;
+    if (options_.prefixes) {
+      hit = options_.prefixes->find(space, prompt);
+    }
+    if (hit) {
+      row->caches = std::move(hit->caches);
+      row->computed = hit->tokens;
+    } else {
+      row->caches = model_->make_cache({});
+    }
+    int cached = row->computed;
+    return {std::make_unique<ModelRow>(std::move(row)), cached};
+  });
+}
+
+std::unique_ptr<Row> ModelRunner::fork(
+    const Row& row,
+    const RowSettings& settings) {
+  const RowState& from = *state_of(row);
+  std::string space = space_of(settings.adapter);
+  if (from.chosen > 0 || from.computed != from.prompt_tokens - 1 ||
+      space != from.space) {
+    fail(
+        ErrorKind::internal,
+        "fork",
+        "of a row with {} of {} prompt tokens computed and {} of its answer",
+        from.computed,
+        from.prompt_tokens,
+        from.chosen);
+  }
+  return with_mlx_errors("fork", [&] {
+    auto other = std::make_shared<RowState>();
+    other->settings = settings;
+    set_xtc_special_tokens(other->settings, *text_);
+    other->space = space;
+    other->caches = from.computed == 0 ? model_->make_cache({})
+                                       : cache::shared_copies(from.caches);
+    other->tokens = from.tokens;
+    other->prompt_tokens = from.prompt_tokens;
+    other->computed = from.computed;
+    return std::make_unique<ModelRow>(std::move(other));
+  });
+}
+
+int ModelRunner::prefill(Row& row, int tokens) {
+  RowState& state = *state_of(row);
+  int total = state.prompt_tokens;
+  auto left = [&] { return total - 1 - state.computed; };
+  bool trimmable = cache::is_always_trimmable(state.caches);
+  std::span<const int32_t> prompt(state.tokens);
+  while (tokens > 0 && left() > 0) {
+    int length = generate::chunk_length(tokens, state.computed, total);
+    if (options_.prefixes) {
+      length = std::min(
+          length,
+          options_.prefixes->tokens_to_checkpoint(
+              state.space,
+              prompt,
+              state.computed,
+              total - 1,
+              trimmable));
+    }
+    length = std::max(length, 1);
+    with_mlx_errors("prefill", [&] {
+      auto first = state.tokens.begin() + state.computed;
+      mx::array chunk(first, {1, length}, mx::int32);
+      // The logits stay lazy and are dropped; only the caches are evaluated.
+      model_->forward_last(chunk, state.caches);
+      evaluate(state.caches);
+      clear_cache();
+    });
+    state.computed += length;
+    tokens -= length;
+    // What cannot be cut back is kept here and there; what can, once.
+    if (!trimmable || left() == 0) {
+      remember(state.space, prompt.first(state.computed), state.caches);
+    }
+  }
+  return left();
+}
+
+std::unique_ptr<Step> ModelRunner::begin(std::span<Row* const> rows) {
+  std::vector<std::shared_ptr<RowState>> states;
+  std::vector<cache::CacheList*> caches;
+  for (Row* row : rows) {
+    const auto& state = state_of(*row);
+    if (state->computed != state->length() - 1) {
+      fail(
+          ErrorKind::internal,
+          "decode",
+          "a row with {} tokens of which {} are computed",
+          state->length(),
+          state->computed);
+    }
+    states.push_back(state);
+    caches.push_back(&state->caches);
+  }
+  return with_mlx_errors("decode", [&] {
+    mx::array fed = fed_tokens(states);
+    mx::array logits = model_->forward_rows(fed, caches);
+    mx::async_eval(logits);
+    for (const auto& state : states) {
+      ++state->computed;
+    }
+    if (++steps_ % kClearInterval == 0) {
+      clear_cache();
+    }
+    return std::make_unique<ModelStep>(std::make_shared<StepState>(
+        StepState{std::move(states), fed, logits, std::nullopt}));
+  });
+}
+
+void ModelRunner::choose(Step& step, std::span<const TokenMask> masks) {
+  StepState& state = *state_of(step);
+  if (state.chosen) {
+    fail(ErrorKind::internal, "decode", "a step chooses once");
+  }
+  with_mlx_errors("decode", [&] {
+    std::vector<RowChoice> rows;
+    for (const auto& row : state.rows) {
+      const RowSettings& settings = row->settings;
+      RowChoice choice{
+          &settings.sampling,
+          {settings.seed, row->chosen},
+          {},
+          settings.top_logprobs};
+      generate::LogitsProcessors processors(settings.sampling);
+      if (processors.needs_tokens()) {
+        choice.recent = recent_tokens(*row, processors.window());
+      }
+      rows.push_back(std::move(choice));
+    }
+    state.chosen = choose_tokens(state.logits, state.fed, rows, masks);
+    mx::async_eval(state.chosen->arrays());
+    for (size_t i = 0; i < state.rows.size(); ++i) {
+      state.rows[i]->unread.push_back(
+          {state.chosen->tokens, static_cast<int>(i)});
+      ++state.rows[i]->chosen;
+    }
+  });
+}
+
+std::vector<Chosen> ModelRunner::read(Step& step) {
+  StepState& state = *state_of(step);
+  if (!state.chosen) {
+    fail(ErrorKind::internal, "decode", "nothing was chosen yet");
+  }
+  return with_mlx_errors("decode", [&] {
+    std::vector<Chosen> result = read_chosen(*state.chosen, state.rows);
+    for (size_t i = 0; i < result.size(); ++i) {
+      RowState& row = *state.rows[i];
+      if (row.unread.empty() ||
+          row.unread.front().tokens.id() != state.chosen->tokens.id()) {
+        fail(ErrorKind::internal, "decode", "steps are read in their order");
+      }
+      row.unread.erase(row.unread.begin());
+      row.tokens.push_back(result[i].token.token);
+    }
+    return result;
+  });
+}
+
+std::vector<AnswerToken> ModelRunner::prompt_logprobs(
+    std::span<const int32_t> prompt,
+    int top,
+    const std::string& adapter) {
+  space_of(adapter);
+  check_prompt(prompt);
+  return with_mlx_errors("prompt logprobs", [&] {
+    return engine::prompt_logprobs(*model_, prompt, top);
+  });
+}
+
+void ModelRunner::close(
+    std::unique_ptr<Row> row,
+    std::span<const int32_t> tokens) {
+  const RowState& state = *state_of(*row);
+  auto known = static_cast<int>(tokens.size());
+  int keep = std::min(state.computed, known);
+  if (keep == 0 || !options_.prefixes) {
+    return;
+  }
+  // A step may be on its way that fed a token more than was read.
+  if (state.computed - keep > cache::droppable(state.caches)) {
+    return;
+  }
+  with_mlx_errors("close", [&] {
+    remember(
+        state.space,
+        tokens.first(static_cast<size_t>(keep)),
+        state.caches);
+  });
+}
+
+}  // namespace mlxx::engine

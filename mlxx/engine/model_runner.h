@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mlxx/engine/prefix_cache.h"
+#include "mlxx/engine/runner.h"
+#include "mlxx/models/model.h"
+
+namespace mlxx::engine {
+
+struct ModelRunnerOptions {
+  // What the prefix cache keeps apart from other models' states.
+  std::string space;
+  // Shared with other runners, outlives this one; null: nothing is reused.
+  PrefixCache* prefixes = nullptr;
+};
+
+// Rows of one loaded model, each with caches of its own; a step computes all of
+// its rows in one pass. A row's tokens and log-probabilities do not depend on
+// what else runs, to the last bit with our CPU kernels.
+class ModelRunner : public Runner {
+ public:
+  ModelRunner(
+      std::shared_ptr<const models::Model> model,
+      std::shared_ptr<const ModelText> text,
+      ModelRunnerOptions options);
+  ~ModelRunner() override;
+
+  std::shared_ptr<const ModelText> text() const override {
+    return text_;
+  }
+  int vocab_size() const override {
+    return vocab_size_;
+  }
+  const models::Model& model() const {
+    return *model_;
+  }
+
+  Opened open(std::span<const int32_t> prompt, const RowSettings& settings)
+      override;
+  std::unique_ptr<Row> fork(const Row& row, const RowSettings& settings)
+      override;
+  int prefill(Row& row, int tokens) override;
+  std::unique_ptr<Step> begin(std::span<Row* const> rows) override;
+  void choose(Step& step, std::span<const TokenMask> masks) override;
+  std::vector<Chosen> read(Step& step) override;
+  std::vector<AnswerToken> prompt_logprobs(
+      std::span<const int32_t> prompt,
+      int top,
+      const std::string& adapter) override;
+  void close(std::unique_ptr<Row> row, std::span<const int32_t> tokens)
+      override;
+
+ private:
+  // not_found for an adapter that is not mounted.
+  std::string space_of(const std::string& adapter) const;
+  void check_prompt(std::span<const int32_t> prompt) const;
+  void remember(
+      const std::string& space,
+      std::span<const int32_t> tokens,
+      const cache::CacheList& caches);
+
+  std::shared_ptr<const models::Model> model_;
+  std::shared_ptr<const ModelText> text_;
+  ModelRunnerOptions options_;
+  int vocab_size_;
+  int steps_ = 0;
+};
+
+}  // namespace mlxx::engine

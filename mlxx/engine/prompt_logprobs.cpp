@@ -1,0 +1,84 @@
+#include "mlxx/engine/prompt_logprobs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "mlxx/core/memory.h"
+
+namespace mlxx::engine {
+namespace {
+
+// Logits are computed for so many tokens at a time.
+constexpr int kChunk = 64;
+
+// `logits` [n, V] led to `tokens`.
+void add_tokens(
+    const mx::array& logits,
+    std::span<const int32_t> tokens,
+    int top,
+    std::vector<AnswerToken>& answer) {
+  auto count = static_cast<int>(tokens.size());
+  mx::array wide = mx::astype(logits, mx::float32);
+  mx::array logprobs = wide - mx::logsumexp(wide, -1, /*keepdims=*/true);
+  mx::array index(tokens.begin(), {count, 1}, mx::int32);
+  mx::array own = mx::contiguous(mx::take_along_axis(logprobs, index, -1));
+  std::vector<mx::array> needed{own};
+  std::optional<mx::array> ids;
+  std::optional<mx::array> values;
+  if (top > 0) {
+    // Stable, so that of equal ones the lower id comes first.
+    mx::array order = mx::slice(
+        mx::argsort(mx::negative(logprobs), -1),
+        {0, 0},
+        {count, top});
+    ids = mx::contiguous(mx::astype(order, mx::int32));
+    values = mx::contiguous(mx::take_along_axis(logprobs, order, -1));
+    needed.insert(needed.end(), {*ids, *values});
+  }
+  mx::eval(needed);
+  for (int i = 0; i < count; ++i) {
+    AnswerToken token{tokens[i], own.data<float>()[i], {}};
+    for (int k = i * top; k < (i + 1) * top; ++k) {
+      token.top.push_back({ids->data<int32_t>()[k], values->data<float>()[k]});
+    }
+    answer.push_back(std::move(token));
+  }
+}
+
+}  // namespace
+
+std::vector<AnswerToken> prompt_logprobs(
+    const models::Model& model,
+    std::span<const int32_t> prompt,
+    int top) {
+  int vocabulary = model.summary().vocab_size;
+  top = std::clamp(top, 0, vocabulary);
+  std::vector<AnswerToken> answer{
+      {prompt.front(), std::numeric_limits<float>::quiet_NaN(), {}}};
+  auto caches = model.make_cache({});
+  auto total = static_cast<int>(prompt.size());
+  for (int done = 0; done < total - 1;) {
+    int count = std::min(kChunk, total - 1 - done);
+    mx::array chunk(prompt.begin() + done, {1, count}, mx::int32);
+    mx::array logits = model.forward(chunk, caches);
+    add_tokens(
+        mx::reshape(logits, {count, vocabulary}),
+        prompt.subspan(
+            static_cast<size_t>(done) + 1,
+            static_cast<size_t>(count)),
+        top,
+        answer);
+    std::vector<mx::array> states;
+    for (const auto& cache : caches) {
+      for (mx::array& state : cache->state()) {
+        states.push_back(std::move(state));
+      }
+    }
+    mx::eval(std::move(states));
+    clear_cache();
+    done += count;
+  }
+  return answer;
+}
+
+}  // namespace mlxx::engine
