@@ -60,7 +60,7 @@ class HttpHandler {
   // Only the head of the request is there. A response refuses it before its
   // body is read. `only_status`: the connection is one of the reserved ones.
   virtual std::optional<HttpResponse> refuse(
-      const HttpRequest& request,
+      HttpRequest& request,
       bool only_status) = 0;
   // Answered without a worker thread: quick, and answers when all are busy.
   virtual bool is_immediate(const HttpRequest& request) = 0;

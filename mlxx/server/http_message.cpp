@@ -136,6 +136,27 @@ bool decode_path(std::string_view raw, std::string& decoded) {
   return true;
 }
 
+std::optional<std::string> query_value(
+    std::string_view target,
+    std::string_view name) {
+  auto begin = target.find('?');
+  auto rest = begin == std::string_view::npos ? std::string_view()
+                                              : target.substr(begin + 1);
+  rest = rest.substr(0, rest.find('#'));
+  while (!rest.empty()) {
+    auto end = rest.find('&');
+    auto pair = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    auto equals = pair.find('=');
+    std::string value;
+    if (pair.substr(0, equals) == name && equals != std::string_view::npos &&
+        decode_path(pair.substr(equals + 1), value)) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string format_head(
     const HttpRequest& request,
     const HttpResponse& response,
@@ -156,12 +177,14 @@ std::string format_head(
   } else if (length < 0 && !request.is_http_1_0) {
     fmt::format_to(out, "Transfer-Encoding: chunked\r\n");
   }
-  for (const auto& header : response.headers) {
-    fmt::format_to(
-        out,
-        "{}: {}\r\n",
-        header_safe(header.name),
-        header_safe(header.value));
+  for (const auto* headers : {&response.headers, &request.answer_headers}) {
+    for (const auto& header : *headers) {
+      fmt::format_to(
+          out,
+          "{}: {}\r\n",
+          header_safe(header.name),
+          header_safe(header.value));
+    }
   }
   if (!request.id.empty()) {
     fmt::format_to(out, "X-Request-Id: {}\r\n", header_safe(request.id));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,9 @@ struct HttpRequest {
   std::string body;
   bool is_http_1_0 = false;
   bool keep_alive = true;
+  // Set by the handler: whose request it is, and what every answer to it says.
+  std::string tenant;
+  std::vector<HttpHeader> answer_headers;
 
   // The first header of that name; "" if there is none.
   std::string_view header(std::string_view name) const;
@@ -51,6 +55,11 @@ std::string header_safe(std::string_view value);
 
 // %XX decoded. Nothing if an escape is broken or hides a NUL.
 bool decode_path(std::string_view raw, std::string& decoded);
+
+// The decoded value of a parameter after the '?' of a target.
+std::optional<std::string> query_value(
+    std::string_view target,
+    std::string_view name);
 
 // The lines up to and including the empty one. `length`: of the body; negative:
 // chunked, or up to the end of the connection for HTTP/1.0.

@@ -94,9 +94,8 @@ class FeedReply : public PendingReply {
 
 class TestHandler : public HttpHandler {
  public:
-  std::optional<HttpResponse> refuse(
-      const HttpRequest& request,
-      bool only_status) override {
+  std::optional<HttpResponse> refuse(HttpRequest& request, bool only_status)
+      override {
     HttpResponse response;
     if (only_status && request.path != "/health") {
       response.status = 503;

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlxx/engine/engine.h"
+#include "mlxx/engine/vectors.h"
+
+namespace mlxx::server {
+
+struct EngineState {
+  bool ready = false;     // what was to be loaded first is loaded
+  bool healthy = true;    // false: it cannot answer now
+  std::string problem;    // why not
+  uint64_t restarts = 0;  // of the process that it runs in
+};
+
+// What the server asks of the engine, which may run in another process. Any
+// thread. Sinks are called on a thread that must not be held up.
+class EnginePort {
+ public:
+  virtual ~EnginePort() = default;
+  virtual engine::RequestId submit(engine::Request, engine::Sink) = 0;
+  virtual void cancel(engine::RequestId id) = 0;
+  virtual void embed(engine::EmbedRequest, engine::EmbedSink) = 0;
+  virtual void rerank(engine::RerankRequest, engine::RerankSink) = 0;
+  virtual engine::EngineStats stats() const = 0;
+  virtual EngineState state() const = 0;
+  virtual void drain(std::chrono::milliseconds patience) = 0;
+};
+
+// The engine in this process.
+std::shared_ptr<EnginePort> make_local_engine(
+    const engine::EngineOptions& options,
+    std::function<std::unique_ptr<engine::ModelSource>()> make_source,
+    // Loaded as soon as the engine runs. Empty: ready at once.
+    const std::vector<std::string>& load_first);
+
+}  // namespace mlxx::server

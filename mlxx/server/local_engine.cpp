@@ -1,0 +1,86 @@
+#include <mutex>
+
+#include "mlxx/server/engine_port.h"
+
+namespace mlxx::server {
+
+namespace {
+
+class LocalEngine : public EnginePort {
+ public:
+  LocalEngine(
+      const engine::EngineOptions& options,
+      std::function<std::unique_ptr<engine::ModelSource>()> make_source,
+      const std::vector<std::string>& load_first)
+      : engine_(options, std::move(make_source)) {
+    engine_.post([this, load_first](engine::ModelSource& source) {
+      std::string problem;
+      try {
+        for (const auto& name : load_first) {
+          source.runner(name);
+        }
+      } catch (const std::exception& error) {
+        problem = error.what();
+      }
+      std::lock_guard lock(mutex_);
+      state_.ready = problem.empty();
+      state_.problem = problem;
+    });
+  }
+
+  engine::RequestId submit(engine::Request request, engine::Sink sink)
+      override {
+    return engine_.submit(std::move(request), std::move(sink));
+  }
+
+  void cancel(engine::RequestId id) override {
+    engine_.cancel(id);
+  }
+
+  void embed(engine::EmbedRequest request, engine::EmbedSink sink) override {
+    engine::embed(engine_, std::move(request), std::move(sink));
+  }
+
+  void rerank(engine::RerankRequest request, engine::RerankSink sink) override {
+    engine::rerank(engine_, std::move(request), std::move(sink));
+  }
+
+  engine::EngineStats stats() const override {
+    return engine_.stats();
+  }
+
+  EngineState state() const override {
+    auto stats = engine_.stats();
+    std::lock_guard lock(mutex_);
+    EngineState state = state_;
+    if (!stats.healthy) {
+      state.problem = stats.problem;
+    }
+    state.healthy = state.problem.empty();
+    return state;
+  }
+
+  void drain(std::chrono::milliseconds patience) override {
+    engine_.drain(patience);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  EngineState state_;
+  // Last: its thread uses the others.
+  engine::Engine engine_;
+};
+
+}  // namespace
+
+std::shared_ptr<EnginePort> make_local_engine(
+    const engine::EngineOptions& options,
+    std::function<std::unique_ptr<engine::ModelSource>()> make_source,
+    const std::vector<std::string>& load_first) {
+  return std::make_shared<LocalEngine>(
+      options,
+      std::move(make_source),
+      load_first);
+}
+
+}  // namespace mlxx::server
