@@ -17,6 +17,9 @@ struct ReasoningFormat {
   std::string name;   // "think", "harmony", ...
   std::string begin;  // "<think>"
   std::string end;    // "</think>"
+  // Control tokens, so that it may begin anywhere; else only at the start of
+  // an answer, since prose may speak of "<think>".
+  bool anywhere = false;
 };
 std::optional<ReasoningFormat> find_reasoning_format(
     std::string_view template_source);
@@ -31,15 +34,24 @@ struct ToolUse {
   ToolChoice choice = ToolChoice::automatic;
   std::string named;     // of ToolChoice::named
   bool parallel = true;  // more than one call in an answer
+  // Of the model: markers that are control tokens there become such in the
+  // grammar. Null: markers are ordinary text.
+  const Tokenizer* tokenizer = nullptr;
 };
 
 // How a family of models writes tool calls.
+//
+// What a parser makes of odd answers: arguments that are no valid JSON come as
+// the model wrote them, absent ones and null as {}. A name that was not
+// declared is kept as written; the caller decides (the protocols deliver it:
+// the client knows best what it can run). An opening marker that no call
+// follows is content, and so is a call that was cut off before its name.
 class ToolFormat {
  public:
   virtual ~ToolFormat() = default;
   virtual std::string_view name() const = 0;  // "json_tags", "llama3_json"...
   // Control tokens whose text the parser needs to see; else they are dropped
-  // from the text of an answer.
+  // from the text of an answer. See markup_tokens() for those of reasoning.
   virtual std::vector<std::string> visible_tokens() const = 0;
   // `reasoning_open`: the prompt ends inside of reasoning. `tools` may be
   // null: then nothing is a call.
@@ -53,6 +65,12 @@ class ToolFormat {
   // invalid_request for a schema that can't be enforced, naming the tool.
   virtual std::optional<std::string> constraint(const ToolUse& use) const = 0;
 };
+
+// Control tokens that an answer's text must show for the parser: those of the
+// format, and the markers of reasoning. They need not exist in a vocabulary.
+std::vector<std::string> markup_tokens(
+    const ToolFormat& format,
+    const std::optional<ReasoningFormat>& reasoning);
 
 // All formats, for tests and documents.
 const std::vector<const ToolFormat*>& tool_formats();
