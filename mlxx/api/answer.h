@@ -65,6 +65,7 @@ struct Context {
   Limits limits;
   int64_t unix_time = 0;
   // A fresh unguessable name with that prefix: "chatcmpl-..." .
+  // Called on the thread that reads the body and by take().
   std::function<std::string(std::string_view prefix)> make_id;
   ResponseStore* store = nullptr;  // of /v1/responses; may be null
 };
@@ -83,7 +84,8 @@ class Answer {
 
   // Takes what the engine says of request `index`. Returns the frames of the
   // stream that it adds (whole "data: ...\n\n"), often none; "" if the answer
-  // does not stream.
+  // does not stream. An event that finishes with an error or cancelled adds
+  // nothing: the caller sends failure() in place of end().
   virtual std::string take(size_t index, const engine::Event& event) = 0;
   // Frames before the first event, and after the last one of all requests.
   virtual std::string begin() = 0;

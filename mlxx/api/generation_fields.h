@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "mlxx/api/answer.h"
+#include "mlxx/api/field_reader.h"
+#include "mlxx/engine/request.h"
+
+namespace mlxx::api {
+
+// What kSamplingFields say, over the model's own defaults.
+generate::SamplingOptions read_sampling(
+    const FieldReader& fields,
+    const Context& context);
+
+// What kGenerationFields say, but for the constraint and for max_tokens.
+struct Generation {
+  engine::Request request;  // all but prompt, room and what chat adds
+  bool stream = false;
+  bool include_usage = false;
+  std::optional<int> max_tokens;  // as asked for; -1: all there is
+};
+Generation read_generation(const FieldReader& fields, const Context& context);
+
+// "adapters": "a+b"; "" for none.
+std::string read_adapter(const FieldReader& fields);
+
+// "stop" or another name of it: a string or a list.
+std::vector<std::string> read_stop(
+    const FieldReader& fields,
+    std::string_view name,
+    const Limits& limits);
+
+// Sets request.max_tokens for its prompt: what was asked for, or the default,
+// within the operator's limit and what is left of the context. 400 with code
+// context_length_exceeded for a prompt that leaves no room; `param` is its
+// field.
+void set_room(
+    engine::Request& request,
+    std::optional<int> asked,
+    const Context& context,
+    std::string_view param);
+
+}  // namespace mlxx::api
