@@ -48,6 +48,7 @@ const FieldTable& chat_fields();
 const FieldTable& completion_fields();
 const FieldTable& message_fields();
 const FieldTable& count_tokens_fields();
+const FieldTable& response_fields();
 const FieldTable& embedding_fields();
 const FieldTable& rerank_fields();
 const FieldTable& tokenize_fields();

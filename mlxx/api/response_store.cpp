@@ -28,6 +28,9 @@ CREATE TABLE responses (
   input TEXT NOT NULL
 );
 CREATE INDEX responses_by_use ON responses (used);
+CREATE TABLE items (id TEXT NOT NULL, response TEXT NOT NULL);
+CREATE INDEX items_by_id ON items (id);
+CREATE INDEX items_by_response ON items (response);
 CREATE TABLE totals (count INTEGER NOT NULL, bytes INTEGER NOT NULL);
 INSERT INTO totals VALUES (0, 0);
 CREATE TRIGGER responses_insert AFTER INSERT ON responses BEGIN
@@ -35,6 +38,7 @@ CREATE TRIGGER responses_insert AFTER INSERT ON responses BEGIN
 END;
 CREATE TRIGGER responses_delete AFTER DELETE ON responses BEGIN
   UPDATE totals SET count = count - 1, bytes = bytes - old.bytes;
+  DELETE FROM items WHERE response = old.id;
 END;
 )sql";
 
@@ -138,7 +142,7 @@ void set_up(SqliteDatabase& database, const std::filesystem::path& file) {
 
 // Of columns id, previous, response, input.
 StoredResponse read(const SqliteStatement& row) {
-  return {row.text(0), row.text(1), row.text(2), row.text(3)};
+  return {row.text(0), row.text(1), row.text(2), row.text(3), {}};
 }
 
 }  // namespace
@@ -255,6 +259,12 @@ void ResponseStore::put(const StoredResponse& response, int64_t unix_time) {
         .bind(5, response.response)
         .bind(6, response.input)
         .step();
+    for (const std::string& item : response.items) {
+      database.prepare("INSERT INTO items VALUES (?1, ?2)")
+          .bind(1, item)
+          .bind(2, response.id)
+          .step();
+    }
     transaction.commit();
   });
 }
@@ -267,6 +277,22 @@ std::optional<StoredResponse> ResponseStore::find(
         "SELECT id, previous, response, input FROM responses "
         "WHERE id = ?1 AND used > ?2");
     row.bind(1, id).bind(2, impl_->oldest_use(unix_time));
+    if (!row.step()) {
+      return std::nullopt;
+    }
+    return read(row);
+  });
+}
+
+std::optional<StoredResponse> ResponseStore::find_by_item(
+    std::string_view item,
+    int64_t unix_time) {
+  return impl_->guarded([&]() -> std::optional<StoredResponse> {
+    SqliteStatement row = impl_->database->prepare(
+        "SELECT responses.id, previous, responses.response, input "
+        "FROM responses JOIN items ON items.response = responses.id "
+        "WHERE items.id = ?1 AND used > ?2 ORDER BY responses.rowid DESC");
+    row.bind(1, item).bind(2, impl_->oldest_use(unix_time));
     if (!row.step()) {
       return std::nullopt;
     }
@@ -298,7 +324,8 @@ std::vector<StoredResponse> ResponseStore::conversation(
     uint64_t total = 0;
     SqliteStatement rows = impl_->database->prepare(
         std::string(kChain) +
-        "SELECT responses.id, responses.previous, response, input, bytes "
+        "SELECT responses.id, responses.previous, responses.response, input, "
+        "bytes "
         "FROM chain JOIN responses ON responses.id = chain.id ORDER BY depth");
     rows.bind(1, id)
         .bind(2, impl_->oldest_use(unix_time))

@@ -25,6 +25,8 @@ struct StoredResponse {
   std::string previous_id;  // "" if it began the conversation
   std::string response;     // JSON: the object that the client got
   std::string input;        // JSON: a list, the input items of this turn alone
+  std::vector<std::string> items =
+      {};  // ids of its items, by which it is found
 };
 
 // Answers of /v1/responses, kept in an SQLite database so that clients can
@@ -49,6 +51,11 @@ class ResponseStore {
   void put(const StoredResponse& response, int64_t unix_time);
 
   std::optional<StoredResponse> find(std::string_view id, int64_t unix_time);
+
+  // The newest response with an item of that id. Its `items` stay empty.
+  std::optional<StoredResponse> find_by_item(
+      std::string_view item,
+      int64_t unix_time);
 
   // False if there is none.
   bool remove(std::string_view id, int64_t unix_time);

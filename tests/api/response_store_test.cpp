@@ -81,6 +81,24 @@ TEST_F(ResponseStoreTest, AnyTextMayBeAnId) {
   EXPECT_FALSE(store.find(std::string(1 << 20, '%'), kNow));
 }
 
+TEST_F(ResponseStoreTest, IsFoundByItsItems) {
+  ResponseStore store(options());
+  StoredResponse first = turn("a");
+  first.items = {"msg_1", "msg_2"};
+  store.put(first, kNow);
+  StoredResponse second = turn("b");
+  second.items = {"msg_2"};
+  store.put(second, kNow);
+  EXPECT_EQ(store.find_by_item("msg_1", kNow)->id, "a");
+  EXPECT_EQ(store.find_by_item("msg_2", kNow)->id, "b");
+  EXPECT_FALSE(store.find_by_item("msg_3", kNow));
+  EXPECT_FALSE(store.find_by_item("msg_1", kNow + (int64_t{1} << 32)));
+  store.remove("b", kNow);
+  EXPECT_EQ(store.find_by_item("msg_2", kNow)->id, "a");
+  store.remove("a", kNow);
+  EXPECT_FALSE(store.find_by_item("msg_2", kNow));
+}
+
 TEST_F(ResponseStoreTest, OneIsReplacedAndRemoved) {
   ResponseStore store(options());
   store.put(turn("a", "", 10), kNow);
