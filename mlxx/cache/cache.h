@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +77,23 @@ class LayerCache {
   virtual void share_front(const LayerCache& /* other */, int /* tokens */) {}
   // What it holds, once its state is being evaluated.
   virtual std::vector<HeldMemory> memory() const;
+
+  // Whether the state is nothing but that of each token, so that it comes apart
+  // into blocks of kBlockTokens tokens.
+  virtual bool is_in_blocks() const {
+    return false;
+  }
+  // Of those, what belongs to one whole block; evaluated, and apart from this
+  // object. internal unless the cache has the block.
+  virtual std::vector<mx::array> block(int /* index */) const {
+    fail(ErrorKind::internal, "cache", "this kind is not in blocks");
+  }
+  // The other way, into a cache without tokens of the same kind and options.
+  // bad_file if these are not such a one's blocks.
+  virtual void restore_blocks(
+      std::span<const std::vector<mx::array>> /* blocks */) {
+    fail(ErrorKind::internal, "cache", "this kind is not in blocks");
+  }
 
   // The state apart from this object (stored_caches.h writes it to a file);
   // unsupported for a kind that stays in memory.

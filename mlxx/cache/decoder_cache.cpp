@@ -157,6 +157,51 @@ std::vector<HeldMemory> DecoderCache::memory() const {
   return held;
 }
 
+std::vector<mx::array> DecoderCache::block(int index) const {
+  if (index < 0 || (index + 1) * kBlockTokens > offset()) {
+    fail(ErrorKind::internal, "cache", "block {} of {}", index, offset());
+  }
+  if (!is_in_blocks()) {
+    fail(ErrorKind::internal, "cache", "several rows are not in blocks");
+  }
+  if (newest_) {
+    mx::eval(*newest_);
+  }
+  mx::array bytes =
+      mx::zeros({static_cast<int>(shape_.block_bytes())}, mx::uint8);
+  mx::eval(bytes);
+  sequences_.front()->copy_block_to(
+      static_cast<size_t>(index),
+      bytes.data<std::byte>());
+  return {bytes};
+}
+
+void DecoderCache::restore_blocks(
+    std::span<const std::vector<mx::array>> blocks) {
+  std::vector<mx::array> all;
+  for (const auto& block : blocks) {
+    expect_stored({"decoder", {}, block, {}}, "decoder", 0, 1);
+    all.push_back(mx::reshape(mx::contiguous(block[0]), {-1}));
+    if (all.back().dtype() != mx::uint8 ||
+        all.back().nbytes() != shape_.block_bytes()) {
+      fail(
+          ErrorKind::bad_file,
+          "stored cache",
+          "a block of {} bytes, not {}",
+          all.back().nbytes(),
+          shape_.block_bytes());
+    }
+  }
+  mx::eval(all);
+  auto sequence = std::make_unique<kernels::SequenceKv>(shape_);
+  for (mx::array& bytes : all) {
+    sequence->append_block(bytes.data<std::byte>());
+  }
+  sequences_.clear();
+  sequences_.push_back(std::move(sequence));
+  newest_.reset();
+}
+
 StoredState DecoderCache::store() const {
   if (newest_) {
     mx::eval(*newest_);

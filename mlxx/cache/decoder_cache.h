@@ -39,6 +39,11 @@ class DecoderCache : public KVCache {
   Mask make_mask(int L) const override;
 
   std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
+  bool is_in_blocks() const override {
+    return rows_.empty() && sequences_.size() <= 1;
+  }
+  std::vector<mx::array> block(int index) const override;
+  void restore_blocks(std::span<const std::vector<mx::array>> blocks) override;
   // Whole blocks of the first sequence.
   void share_front(const LayerCache& other, int tokens) override;
   std::vector<HeldMemory> memory() const override;

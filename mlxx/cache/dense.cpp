@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "mlxx/cache/token_axis.h"
+#include "mlxx/core/materialize.h"
 
 namespace mlxx::cache {
 namespace {
@@ -99,6 +100,48 @@ std::unique_ptr<LayerCache> DenseCache::shared_copy(int tokens) const {
     copy->values_ = slice_tokens(*values_, 0, tokens);
   }
   return copy;
+}
+
+std::vector<mx::array> DenseCache::block(int index) const {
+  if (index < 0 || (index + 1) * kBlockTokens > offset()) {
+    fail(ErrorKind::internal, "cache", "block {} of {}", index, offset());
+  }
+  int from = index * kBlockTokens;
+  std::vector<mx::array> arrays;
+  for (const auto* held : {&*keys_, &*values_}) {
+    arrays.push_back(
+        materialize_copy(slice_tokens(*held, from, from + kBlockTokens)));
+  }
+  mx::eval(arrays);
+  return arrays;
+}
+
+void DenseCache::restore_blocks(
+    std::span<const std::vector<mx::array>> blocks) {
+  std::vector<mx::array> keys;
+  std::vector<mx::array> values;
+  for (const auto& block : blocks) {
+    StoredState state{"dense", {kBlockTokens}, block, {}};
+    expect_stored(state, "dense", 1, 2);
+    expect_stored_tokens(state, block[0], block[1]);
+    const auto& first = blocks.front();
+    for (int i = 0; i < 2; ++i) {
+      if (block[i].shape(2) != kBlockTokens ||
+          block[i].shape() != first[i].shape() ||
+          block[i].dtype() != first[i].dtype()) {
+        fail(ErrorKind::bad_file, "stored cache", "blocks of other layers");
+      }
+    }
+    keys.push_back(block[0]);
+    values.push_back(block[1]);
+  }
+  keys_.reset();
+  values_.reset();
+  offset_ = static_cast<int>(blocks.size()) * kBlockTokens;
+  if (!blocks.empty()) {
+    keys_ = mx::concatenate(keys, 2);
+    values_ = mx::concatenate(values, 2);
+  }
 }
 
 std::optional<TokenSlot> DenseCache::token_slot() {

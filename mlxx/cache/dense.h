@@ -25,6 +25,11 @@ class DenseCache : public KVCache {
   StoredState store() const override;
   void restore(const StoredState& state) override;
   std::unique_ptr<LayerCache> shared_copy(int tokens) const override;
+  bool is_in_blocks() const override {
+    return true;
+  }
+  std::vector<mx::array> block(int index) const override;
+  void restore_blocks(std::span<const std::vector<mx::array>> blocks) override;
   std::unique_ptr<LayerCache> empty_copy() const override;
   std::optional<TokenSlot> token_slot() override;
   void take_token(mx::array keys, mx::array values) override;

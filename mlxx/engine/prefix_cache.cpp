@@ -4,7 +4,9 @@
 #include <map>
 
 #include "mlxx/base/error.h"
+#include "mlxx/base/log.h"
 #include "mlxx/cache/shared_copies.h"
+#include "mlxx/engine/prefix_disk.h"
 #include "mlxx/engine/prefix_memory.h"
 #include "mlxx/engine/prefix_trie.h"
 
@@ -28,8 +30,16 @@ struct PrefixCache::Impl {
   std::map<std::string, PrefixTrie> spaces;
   PrefixMemory memory;
   uint64_t clock = 0;
+  std::optional<PrefixDisk> disk;
+  bool has_unsaved = false;
 
-  explicit Impl(const PrefixCacheOptions& from) : options(from) {}
+  explicit Impl(const PrefixCacheOptions& from) : options(from) {
+    if (!options.folder.empty()) {
+      disk.emplace(PrefixStoreOptions{
+          .folder = options.folder,
+          .max_bytes = options.max_disk_bytes});
+    }
+  }
 
   PrefixEntry* keep(PrefixTrie& trie, std::unique_ptr<PrefixEntry> entry);
   std::unique_ptr<PrefixEntry> drop(PrefixTrie& trie, PrefixEntry* entry);
@@ -38,6 +48,17 @@ struct PrefixCache::Impl {
   void evict(PrefixTrie& trie, PrefixEntry* entry);
   void evict_to(size_t bytes);
   void clear(PrefixTrie& trie);
+
+  PrefixEntry* add(
+      PrefixTrie& trie,
+      std::span<const int32_t> tokens,
+      cache::CacheList caches);
+  PrefixTrie::Match find_on_disk(
+      const std::string& space,
+      std::span<const int32_t> tokens,
+      PrefixTrie::Match in_memory);
+  bool save(const std::string& space, PrefixDisk::Clock::time_point until);
+  void flush(const std::string& space);
 };
 
 PrefixEntry* PrefixCache::Impl::keep(
@@ -136,25 +157,141 @@ void PrefixCache::Impl::clear(PrefixTrie& trie) {
   }
 }
 
+// Keeps the caches, which hold these tokens and are nobody else's.
+PrefixEntry* PrefixCache::Impl::add(
+    PrefixTrie& trie,
+    std::span<const int32_t> tokens,
+    cache::CacheList caches) {
+  auto entry = std::make_unique<PrefixEntry>();
+  entry->caches = std::move(caches);
+  cache::start_evaluation(entry->caches);
+  auto near = trie.nearest(tokens);
+  if (near.entry) {
+    cache::share_front(
+        entry->caches,
+        near.entry->caches,
+        whole_blocks(near.length));
+  }
+  int length = static_cast<int>(tokens.size());
+  entry->tokens.assign(tokens.begin(), tokens.end());
+  entry->shortest = length - cache::droppable(entry->caches);
+  entry->used = ++clock;
+  PrefixEntry* kept = keep(trie, std::move(entry));
+  trie.touch(kept, length, clock);
+  drop_superseded(trie, *kept);
+  has_unsaved = true;
+  return kept;
+}
+
+// What is found there is kept in memory again.
+PrefixTrie::Match PrefixCache::Impl::find_on_disk(
+    const std::string& space,
+    std::span<const int32_t> tokens,
+    PrefixTrie::Match in_memory) {
+  if (!disk || !disk->is_open(space) || options.max_bytes == 0 ||
+      whole_blocks(static_cast<int>(tokens.size())) <= in_memory.length) {
+    return in_memory;
+  }
+  auto found = disk->load(space, tokens, in_memory.length);
+  if (!found) {
+    return in_memory;
+  }
+  ++stats.disk_hits;
+  stats.disk_tokens_found += static_cast<uint64_t>(found->tokens);
+  PrefixEntry* entry =
+      add(spaces[space],
+          tokens.first(static_cast<size_t>(found->tokens)),
+          std::move(found->caches));
+  return {entry, entry->size()};
+}
+
+// True if nothing is left to be handed over.
+bool PrefixCache::Impl::save(
+    const std::string& space,
+    PrefixDisk::Clock::time_point until) {
+  auto found = spaces.find(space);
+  if (found == spaces.end()) {
+    return true;
+  }
+  for (PrefixEntry* entry : found->second.entries()) {
+    try {
+      if (!disk->save(space, *entry, until)) {
+        return false;
+      }
+    } catch (const std::exception& error) {
+      entry->is_stored = true;
+      log_warning("[prompt cache] a state stays in memory: {}", error.what());
+    }
+  }
+  return true;
+}
+
+void PrefixCache::Impl::flush(const std::string& space) {
+  if (!disk) {
+    return;
+  }
+  auto found = spaces.find(space);
+  if (found != spaces.end()) {
+    for (PrefixEntry* entry : found->second.entries()) {
+      for (const auto& layer : entry->caches) {
+        mx::eval(layer->state());
+      }
+    }
+  }
+  while (!save(space, PrefixDisk::Clock::time_point::max())) {
+    disk->store().flush();
+  }
+  disk->store().flush();
+}
+
 PrefixCache::PrefixCache(const PrefixCacheOptions& options)
     : impl_(std::make_unique<Impl>(options)) {}
-PrefixCache::~PrefixCache() = default;
+
+PrefixCache::~PrefixCache() {
+  try {
+    flush();
+  } catch (const std::exception& error) {
+    log_warning("[prompt cache] not all is on disk: {}", error.what());
+  }
+}
+
+void PrefixCache::keep_on_disk(
+    const std::string& space,
+    const std::string& identity,
+    std::function<cache::CacheList()> make_cache) {
+  if (impl_->disk) {
+    impl_->disk->open(space, identity, std::move(make_cache));
+  }
+}
+
+void PrefixCache::close(const std::string& space) {
+  impl_->flush(space);
+  clear(space);
+  if (impl_->disk) {
+    impl_->disk->close(space);
+  }
+}
 
 std::optional<PrefixCache::Hit> PrefixCache::find(
     const std::string& space,
     std::span<const int32_t> prompt) {
   ++impl_->stats.lookups;
-  auto found = impl_->spaces.find(space);
-  if (found == impl_->spaces.end() || prompt.empty()) {
+  if (prompt.empty()) {
     return std::nullopt;
   }
   // The last token is always computed: its logits are what comes next.
-  auto [entry, length] = found->second.find(prompt.first(prompt.size() - 1));
+  auto tokens = prompt.first(prompt.size() - 1);
+  PrefixTrie::Match match;
+  auto found = impl_->spaces.find(space);
+  if (found != impl_->spaces.end()) {
+    match = found->second.find(tokens);
+  }
+  auto [entry, length] = impl_->find_on_disk(space, tokens, match);
   if (!entry || length < impl_->options.shortest_hit) {
     return std::nullopt;
   }
   Hit hit{cache::shared_copies(entry->caches, length), length};
-  found->second.touch(entry, length, ++impl_->clock);
+  impl_->spaces[space].touch(entry, length, ++impl_->clock);
   ++impl_->stats.hits;
   impl_->stats.tokens_found += static_cast<uint64_t>(length);
   return hit;
@@ -170,35 +307,21 @@ void PrefixCache::insert(
     return;
   }
   PrefixTrie& trie = impl_->spaces[space];
-  uint64_t now = ++impl_->clock;
   auto known = trie.find(tokens);
   if (known.length == length) {
-    trie.touch(known.entry, length, now);
+    trie.touch(known.entry, length, ++impl_->clock);
     return;
   }
-  auto entry = std::make_unique<PrefixEntry>();
+  cache::CacheList copies;
   try {
-    entry->caches = cache::shared_copies(caches, length);
+    copies = cache::shared_copies(caches, length);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::unsupported) {
       return;
     }
     throw;
   }
-  cache::start_evaluation(entry->caches);
-  auto near = trie.nearest(tokens);
-  if (near.entry) {
-    cache::share_front(
-        entry->caches,
-        near.entry->caches,
-        whole_blocks(near.length));
-  }
-  entry->tokens.assign(tokens.begin(), tokens.end());
-  entry->shortest = length - cache::droppable(entry->caches);
-  entry->used = now;
-  PrefixEntry* kept = impl_->keep(trie, std::move(entry));
-  trie.touch(kept, length, now);
-  impl_->drop_superseded(trie, *kept);
+  impl_->add(trie, tokens, std::move(copies));
   impl_->evict_to(impl_->options.max_bytes);
 }
 
@@ -253,13 +376,45 @@ void PrefixCache::clear() {
   }
 }
 
-void PrefixCache::tick() {
+void PrefixCache::clear_disk() {
+  if (impl_->disk) {
+    impl_->disk->store().clear();
+  }
+}
+
+void PrefixCache::tick(std::chrono::microseconds budget) {
   impl_->evict_to(impl_->options.max_bytes);
+  if (!impl_->disk || !impl_->has_unsaved) {
+    return;
+  }
+  auto until = PrefixDisk::Clock::now() + budget;
+  for (const auto& [space, trie] : impl_->spaces) {
+    if (!impl_->save(space, until)) {
+      return;
+    }
+  }
+  impl_->has_unsaved = false;
+}
+
+void PrefixCache::flush() {
+  for (const auto& [space, trie] : impl_->spaces) {
+    impl_->flush(space);
+  }
 }
 
 PrefixCacheStats PrefixCache::stats() const {
   PrefixCacheStats stats = impl_->stats;
   stats.bytes = impl_->memory.bytes();
+  if (impl_->disk) {
+    PrefixStoreStats disk = impl_->disk->store().stats();
+    stats.disk_bytes = disk.bytes;
+    stats.disk_files = disk.files;
+    stats.disk_queued = disk.queued;
+    stats.disk_written = disk.written;
+    stats.disk_evicted = disk.evicted;
+    stats.disk_refused = disk.refused;
+    stats.disk_problem = disk.problem;
+  }
   return stats;
 }
 

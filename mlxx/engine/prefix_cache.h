@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +18,10 @@ struct PrefixCacheOptions {
   size_t max_bytes = size_t{2} << 30;  // 0: nothing is kept
   // Tokens; to find less is not worth a copy of the block it is in.
   int shortest_hit = 8;
+  // Where states are kept across restarts too (--prompt-cache-dir); empty: in
+  // memory only.
+  std::filesystem::path folder = {};
+  size_t max_disk_bytes = size_t{8} << 30;
 };
 
 struct PrefixCacheStats {
@@ -24,6 +31,16 @@ struct PrefixCacheStats {
   uint64_t evictions = 0;
   size_t bytes = 0;  // of what only the cache holds
   size_t entries = 0;
+  // Of lookups and tokens_found, what came from disk.
+  uint64_t disk_hits = 0;
+  uint64_t disk_tokens_found = 0;
+  size_t disk_bytes = 0;
+  size_t disk_files = 0;
+  size_t disk_queued = 0;     // pieces that wait to be written
+  uint64_t disk_written = 0;  // files
+  uint64_t disk_evicted = 0;
+  uint64_t disk_refused = 0;  // damaged or foreign
+  std::string disk_problem;   // why nothing is written any more
 };
 
 // States of prompts and answers, found again by their tokens: a trie over
@@ -37,8 +54,24 @@ class PrefixCache {
   // States of one sequence that cannot be cut back, one longer than the other.
   static constexpr int kMostOnPath = 16;
 
+  // Errors: internal if the folder cannot be made or read.
   explicit PrefixCache(const PrefixCacheOptions& options);
+  // Writes to disk what is not there yet.
   ~PrefixCache();
+
+  // From now on states of the space go to disk as well and are found there:
+  // whole blocks of tokens, and states that cannot be cut back where they end
+  // with a block. `identity`: of all that decides what is in the states (the
+  // weights, an adapter, which kernels run); a file of another one is never
+  // used. `make_cache`: caches without tokens, as rows have them. Nothing
+  // happens without a folder.
+  void keep_on_disk(
+      const std::string& space,
+      const std::string& identity,
+      std::function<cache::CacheList()> make_cache);
+  // The model goes: writes what is not on disk yet, drops the space's entries
+  // and what was given to keep_on_disk().
+  void close(const std::string& space);
 
   struct Hit {
     cache::CacheList caches;  // hold exactly `tokens` tokens
@@ -78,12 +111,18 @@ class PrefixCache {
   // Drops entries until `bytes` less are held, or all; returns the bytes, which
   // are then in MLX's pool of free memory.
   size_t shrink(size_t bytes);
+  // In memory, of one space and of all.
   void clear(const std::string& space);
   void clear();
+  // Files, those of models that are not loaded too.
+  void clear_disk();
 
   // To be called often: drops what is over the limit since rows that held it
-  // too are gone.
-  void tick();
+  // too are gone, and hands states to the thread that writes them, for no more
+  // than about `budget`.
+  void tick(std::chrono::microseconds budget = std::chrono::milliseconds(2));
+  // Waits until all that can be kept is on disk.
+  void flush();
 
   PrefixCacheStats stats() const;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mlxx/cache/cache.h"
@@ -19,8 +20,12 @@ struct PrefixEntry {
   int shortest = 0;
   cache::CacheList caches;
 
-  uint64_t used = 0;           // the trie's clock when its end was last used
-  bool is_stored = false;      // on disk too, as far as it will ever be
+  uint64_t used = 0;  // the trie's clock when its end was last used
+  // On disk: all that will ever be there; the blocks that are, and the hash of
+  // their tokens.
+  bool is_stored = false;
+  int stored_blocks = 0;
+  std::string hash;
   PrefixNode* node = nullptr;  // the trie's
 
   int size() const {

@@ -95,6 +95,15 @@ void SequenceKv::copy_to(std::byte* bytes) const {
   }
 }
 
+void SequenceKv::copy_block_to(size_t block, std::byte* bytes) const {
+  std::memcpy(bytes, blocks_.at(block)->data_, shape_.block_bytes());
+}
+
+void SequenceKv::append_block(const std::byte* bytes) {
+  extend(kBlockLength);
+  std::memcpy(blocks_.back()->data_, bytes, shape_.block_bytes());
+}
+
 void SequenceKv::fill(int length, const std::byte* bytes) {
   extend(length);
   for (auto& block : blocks_) {

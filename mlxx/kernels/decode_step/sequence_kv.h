@@ -103,6 +103,9 @@ class SequenceKv {
   }
   // All blocks, block_bytes() each. Only when no step is to run any more.
   void copy_to(std::byte* bytes) const;
+  void copy_block_to(size_t block, std::byte* bytes) const;
+  // One more block, block_bytes(), after whole ones.
+  void append_block(const std::byte* bytes);
   // The other way, into a sequence without tokens: `length` tokens.
   void fill(int length, const std::byte* bytes);
   // Of all its blocks, shared ones included.
