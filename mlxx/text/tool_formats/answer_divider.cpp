@@ -148,6 +148,8 @@ void AnswerDivider::give(AnswerPiece& out, std::string_view content) {
       return;
     }
     skip_spaces_ = false;
+    // Texts around markup stay apart.
+    out.content += content_began_ ? "\n" : "";
   }
   content_began_ |= !content.empty();
   out.content.append(content);
