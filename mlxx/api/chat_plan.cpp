@@ -126,7 +126,8 @@ void add_visible(std::vector<std::string>& out, const std::string& token) {
 // of the response, or either.
 std::optional<GivenConstraint> combined_constraint(
     const ChatWishes& wishes,
-    const text::ToolFormat* format) {
+    const text::ToolFormat* format,
+    const text::Tokenizer* tokenizer) {
   if (!wishes.tools.any()) {
     return wishes.constraint;
   }
@@ -136,6 +137,7 @@ std::optional<GivenConstraint> combined_constraint(
   use.choice = wishes.tools.choice;
   use.named = wishes.tools.named;
   use.parallel = wishes.tools.parallel;
+  use.tokenizer = tokenizer;
   if (wishes.constraint && !forced) {
     if (wishes.constraint->constraint.kind != text::GrammarKind::json_schema) {
       throw RequestError(
@@ -170,7 +172,7 @@ void set_constraint(
     const Context& context) {
   std::optional<GivenConstraint> given;
   try {
-    given = combined_constraint(wishes, format);
+    given = combined_constraint(wishes, format, context.model->tokenizer.get());
   } catch (const RequestError&) {
     throw;
   } catch (const Error& error) {
@@ -273,7 +275,8 @@ ChatPlan plan_chat(
   }
   const bool harmony = plan.reasoning && plan.reasoning->name == "harmony";
   if (wishes.tools.any() || harmony) {
-    for (const std::string& token : format.visible_tokens()) {
+    for (const std::string& token :
+         text::markup_tokens(format, plan.reasoning)) {
       add_visible(request.visible_tokens, token);
     }
   }
