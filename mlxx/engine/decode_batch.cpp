@@ -50,10 +50,13 @@ void DecodeBatch::drop_finished() {
 void DecodeBatch::fail_rows(
     const std::vector<Sequence*>& rows,
     StepListener& listener,
-    const std::shared_ptr<const Error>& error) {
+    const std::shared_ptr<const Error>& error,
+    Round& round) {
   for (Sequence* row : rows) {
     row->damaged = true;
     if (!row->answer.finished()) {
+      // The step after a failed one fails as well; nobody loses by it.
+      round.error = error;
       listener.failed(*row, error);
     }
   }
@@ -92,8 +95,7 @@ DecodeBatch::Round DecodeBatch::advance(
       }
       next.reset();
     }
-    round.error = error;
-    fail_rows(rows, listener, error);
+    fail_rows(rows, listener, error, round);
   }
   in_flight_ = std::move(next);
   return round;
@@ -160,8 +162,8 @@ void DecodeBatch::read(Runner& runner, StepListener& listener, Round& round) {
           step.rows.size());
     }
   } catch (...) {
-    round.error = current_error("decode");
-    fail_rows(step.rows, listener, round.error);
+    round.read_rows = 0;
+    fail_rows(step.rows, listener, current_error("decode"), round);
     return;
   }
   for (size_t i = 0; i < chosen.size(); ++i) {

@@ -29,7 +29,7 @@ class DecodeBatch {
   // Begins a step for all that go on, and reads the one before. Never throws.
   // What failed, if the runner did (one row alone is not the runner's fault).
   struct Round {
-    int read_rows = 0;  // of the step that was read; 0 if there was none
+    int read_rows = 0;  // of the step that was read; 0 if none was
     std::shared_ptr<const Error> error;
   };
   Round advance(Runner& runner, StepListener& listener);
@@ -58,7 +58,8 @@ class DecodeBatch {
   static void fail_rows(
       const std::vector<Sequence*>& rows,
       StepListener& listener,
-      const std::shared_ptr<const Error>& error);
+      const std::shared_ptr<const Error>& error,
+      Round& round);
 
   std::vector<Sequence*> sequences_;
   std::optional<InFlight> in_flight_;

@@ -36,11 +36,15 @@ void PrefillPace::decoded(double seconds, int rows) {
 }
 
 void PrefillPace::prefilled(int tokens, double seconds, bool behind_step) {
-  // What remained of the step before it is not known: between nothing and all.
-  double own = behind_step ? std::max(seconds - step_seconds_ / 2, seconds / 2)
-                           : seconds;
-  // Few tokens say nothing about many.
-  if (tokens < kMinChunk || own <= 0) {
+  // Few tokens say nothing about many, and what the step before it took must
+  // be known.
+  if (tokens < kMinChunk || (behind_step && step_seconds_ == 0)) {
+    return;
+  }
+  // That step was begun only just now.
+  double own =
+      behind_step ? std::max(seconds - step_seconds_, seconds / 4) : seconds;
+  if (own <= 0) {
     return;
   }
   tokens_per_second_ = averaged(tokens_per_second_, tokens / own);

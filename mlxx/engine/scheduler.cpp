@@ -125,7 +125,7 @@ bool Scheduler::step_models() {
       counters_.step_seconds += seconds;
       if (!model.interrupted) {
         model.pace.decoded(seconds, round.read_rows);
-        model.chunks_since_step = 0;
+        model.untimed_steps = 0;
       }
     }
     model.last_read = now;

@@ -23,10 +23,10 @@ struct LoadedModel {
   DecodeBatch batch;
   PrefillPace pace;
   int requests = 0;
-  int chunks_since_step = 0;  // chunks between steps since one was timed
-  bool interrupted = true;    // something ran since the last step was read
-  double last_read = 0;       // when that was
-  int failures = 0;           // of the runner, one after the other
+  int untimed_steps = 0;    // in a row, since chunks came between
+  bool interrupted = true;  // something ran since the last step was read
+  double last_read = 0;     // when that was
+  int failures = 0;         // of the runner, one after the other
   std::shared_ptr<const Error> failure;
 };
 

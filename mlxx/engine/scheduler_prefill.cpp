@@ -10,8 +10,10 @@ namespace {
 
 // Stands for a step that was not timed yet.
 constexpr double kUnknownStepSeconds = 0.02;
-// Chunks in a row after which a step whose time is not known goes without.
-constexpr int kChunksUntimed = 8;
+// So many steps in a row may come with chunks before one goes without, so that
+// its time is known: less if other rows than before decode.
+constexpr int kStepsUntimed = 32;
+constexpr int kChangedStepsUntimed = 4;
 
 }  // namespace
 
@@ -30,9 +32,10 @@ double Scheduler::step_that_waits() const {
 bool Scheduler::is_step_to_be_timed() const {
   return std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
     const LoadedModel& model = entry.second;
-    return model.batch.rows() > 0 &&
-        model.chunks_since_step >= kChunksUntimed &&
-        model.pace.is_outdated(model.batch.rows());
+    int rows = model.batch.rows();
+    return rows > 0 &&
+        model.untimed_steps >=
+        (model.pace.is_outdated(rows) ? kChangedStepsUntimed : kStepsUntimed);
   });
 }
 
@@ -67,7 +70,7 @@ ActiveRequest* Scheduler::next_to_prefill() {
 bool Scheduler::prefill_some() {
   if (is_step_to_be_timed()) {
     for (auto& [text, model] : models_) {
-      model.chunks_since_step = 0;
+      model.untimed_steps = 0;
     }
     return false;
   }
@@ -120,10 +123,8 @@ Scheduler::prefill(ActiveRequest& request, double step_seconds, double share) {
       share -= model.pace.share_of(done, step_seconds);
       counters_.prefill_seconds += seconds;
       queue_.charge(request.request.tenant, static_cast<uint64_t>(done));
-      runner_worked(model);
       for (auto& [text, other] : models_) {
         other.interrupted = true;
-        ++other.chunks_since_step;
       }
     }
     if (request.prompt_left == 0) {

@@ -53,21 +53,32 @@ inline std::shared_ptr<ModelText> fake_text(const std::string& name) {
   return text;
 }
 
-// Seconds that the fake computations took.
+// The time, and a device that computes one thing after the other.
 class FakeClock {
  public:
   double now() const {
     std::lock_guard lock(mutex_);
-    return seconds_;
+    return now_;
   }
   void pass(double seconds) {
     std::lock_guard lock(mutex_);
-    seconds_ += seconds;
+    now_ += seconds;
+  }
+  // Hands work to the device; returns when it will be done.
+  double enqueue(double seconds) {
+    std::lock_guard lock(mutex_);
+    free_ = std::max(free_, now_) + seconds;
+    return free_;
+  }
+  void wait_until(double time) {
+    std::lock_guard lock(mutex_);
+    now_ = std::max(now_, time);
   }
 
  private:
   mutable std::mutex mutex_;
-  double seconds_ = 0;
+  double now_ = 0;
+  double free_ = 0;
 };
 
 struct FakeRow : Row {
@@ -84,6 +95,7 @@ struct FakeStep : Step {
   std::vector<Chosen> chosen;
   std::string name;
   bool is_chosen = false;
+  double done_at = 0;
 };
 
 class FakeRunner : public Runner {
@@ -173,7 +185,9 @@ class FakeRunner : public Runner {
     log(fmt::format("prefill {} {}", name_of(fake.tokens), done));
     check_fault("prefill", {&fake});
     fake.computed += static_cast<size_t>(done);
-    pass(seconds_per_prompt_token * done);
+    if (clock_) {
+      clock_->wait_until(clock_->enqueue(seconds_per_prompt_token * done));
+    }
     return left - done;
   }
 
@@ -193,6 +207,9 @@ class FakeRunner : public Runner {
       row->stepped = true;
       row->waits_for_choice = true;
       ++row->computed;
+    }
+    if (clock_) {
+      step->done_at = clock_->enqueue(seconds_per_step);
     }
     return step;
   }
@@ -231,7 +248,9 @@ class FakeRunner : public Runner {
     auto& fake = static_cast<FakeStep&>(step);
     EXPECT_TRUE(fake.is_chosen);
     log("read " + fake.name);
-    pass(seconds_per_step);
+    if (clock_) {
+      clock_->wait_until(fake.done_at);
+    }
     check_fault("read", fake.rows);
     return fake.chosen;
   }
@@ -313,11 +332,6 @@ class FakeRunner : public Runner {
   void check_fault(const std::string& call, std::vector<FakeRow*> rows) {
     if (fault) {
       fault(call, std::move(rows));
-    }
-  }
-  void pass(double seconds) {
-    if (clock_) {
-      clock_->pass(seconds);
     }
   }
   void log(std::string call) {
