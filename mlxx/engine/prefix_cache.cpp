@@ -87,7 +87,7 @@ void PrefixCache::Impl::drop_superseded(
     if (other == &entry) {
       continue;
     }
-    if (other->size() >= entry.shortest) {
+    if (other->shortest >= entry.shortest) {
       drop(trie, other);
     } else {
       others.push_back(other);

@@ -110,9 +110,11 @@ bool PrefixDisk::save(
     }
     ++entry.stored_blocks;
   }
-  if (to.has_states && entry.size() % kBlockTokens == 0 &&
-      !write(state_name(to.key, entry.size(), entry.hash), [&] {
-        return state_piece(entry.caches);
+  // The states of the last boundary, if there are any.
+  int end = blocks * kBlockTokens;
+  if (to.has_states && end > 0 && end >= entry.shortest &&
+      !write(state_name(to.key, end, entry.hash), [&] {
+        return state_piece(cache::shared_copies(entry.caches, end));
       })) {
     return false;
   }

@@ -14,7 +14,7 @@ namespace mlxx::engine {
 
 // Entries of a prefix cache on disk: whole blocks, each under a name that is
 // made of all tokens up to its end, and where layers have states that do not
-// come apart, those of entries that end with a block.
+// come apart, those of entries that end with a block or can be cut back to one.
 class PrefixDisk {
  public:
   using Clock = std::chrono::steady_clock;
