@@ -148,18 +148,8 @@ class AnswerReply : public PendingReply {
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
     head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    add_ignored(head);
+    add_ignored(head, answer_->ignored());
     return head;
-  }
-
-  void add_ignored(HttpResponse& head) const {
-    std::string names;
-    for (const auto& name : answer_->ignored()) {
-      names.append(names.empty() ? "" : ", ").append(name);
-    }
-    if (!names.empty()) {
-      head.headers.push_back({"X-Mlxx-Ignored", names.substr(0, 1024)});
-    }
   }
 
   // What the request failed with, if it did.
@@ -201,7 +191,7 @@ class AnswerReply : public PendingReply {
       piece.done = true;
     } else {
       piece.head = json_response(answer_->body());
-      add_ignored(*piece.head);
+      add_ignored(*piece.head, answer_->ignored());
       piece.done = true;
     }
     ended_ = true;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/api/anthropic_errors.h"
+#include "mlxx/api/model_list.h"
 #include "mlxx/server/random_id.h"
 
 namespace mlxx::server {
@@ -19,6 +20,19 @@ HttpResponse json_response(std::string body, int status) {
   response.status = status;
   response.body = std::move(body);
   return response;
+}
+
+void add_ignored(
+    HttpResponse& response,
+    const std::vector<std::string>& names) {
+  constexpr size_t kMaxBytes = 1024;
+  std::string list;
+  for (const auto& name : names) {
+    list.append(list.empty() ? "" : ", ").append(name);
+  }
+  if (!list.empty()) {
+    response.headers.push_back({"X-Mlxx-Ignored", list.substr(0, kMaxBytes)});
+  }
 }
 
 HttpResponse error_response(
@@ -69,22 +83,7 @@ OrderedJson read_body(const HttpRequest& request, const Services& services) {
 std::shared_ptr<const engine::ModelText> find_model(
     const OrderedJson& body,
     const Services& services) {
-  std::string name;
-  auto given = body.find("model");
-  if (given != body.end() && !given->is_null()) {
-    if (!given->is_string()) {
-      throw api::RequestError(
-          400,
-          "[model] must be a string",
-          "model",
-          "invalid_type");
-    }
-    name = given->get<std::string>();
-  }
-  // As mlx-lm calls what the server was started with.
-  if (name == "default_model") {
-    name.clear();
-  }
+  std::string name = api::requested_model(body);
   try {
     return services.texts->text(name);
   } catch (const Error& error) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mlxx/api/answer.h"
 #include "mlxx/api/errors.h"
@@ -51,5 +52,7 @@ api::Context make_context(
     std::shared_ptr<const engine::ModelText> model,
     const Services& services);
 HttpResponse json_response(std::string body, int status = 200);
+// X-Mlxx-Ignored: the fields of the request that nothing was made of.
+void add_ignored(HttpResponse& response, const std::vector<std::string>& names);
 
 }  // namespace mlxx::server

@@ -14,7 +14,11 @@ api::ItemPage read_page(const HttpRequest& request) {
     auto end = limit->data() + limit->size();
     auto [stop, error] = std::from_chars(limit->data(), end, page.limit);
     if (error != std::errc() || stop != end) {
-      page.limit = 0;  // refused with the others out of range
+      throw api::RequestError(
+          400,
+          "[limit] must be a number",
+          "limit",
+          "invalid_value");
     }
   }
   if (auto order = query_value(request.target, "order")) {
@@ -34,38 +38,39 @@ api::ItemPage read_page(const HttpRequest& request) {
 }  // namespace
 
 void add_stored_response_routes(Router& router, Services& services) {
-  Route get;
-  get.method = "GET";
-  get.pattern = "/v1/responses/{}";
-  get.handler = [&services](const HttpRequest&, const PathParts& parts) {
-    return Reply(json_response(api::stored_response(
-        services.store.get(),
-        parts[0],
-        std::time(nullptr))));
-  };
-  router.add(std::move(get));
-  Route erase;
-  erase.method = "DELETE";
-  erase.pattern = "/v1/responses/{}";
-  erase.handler = [&services](const HttpRequest&, const PathParts& parts) {
-    return Reply(json_response(api::delete_stored_response(
-        services.store.get(),
-        parts[0],
-        std::time(nullptr))));
-  };
-  router.add(std::move(erase));
-  Route items;
-  items.method = "GET";
-  items.pattern = "/v1/responses/{}/input_items";
-  items.handler =
-      [&services](const HttpRequest& request, const PathParts& parts) {
-        return Reply(json_response(api::stored_input_items(
+  auto add =
+      [&](const char* method, const char* pattern, RouteHandler handler) {
+        Route route;
+        route.method = method;
+        route.pattern = pattern;
+        route.handler = std::move(handler);
+        router.add(std::move(route));
+      };
+  add("GET",
+      "/v1/responses/{}",
+      [&services](const HttpRequest&, const PathParts& parts) -> Reply {
+        return json_response(api::stored_response(
+            services.store.get(),
+            parts[0],
+            std::time(nullptr)));
+      });
+  add("DELETE",
+      "/v1/responses/{}",
+      [&services](const HttpRequest&, const PathParts& parts) -> Reply {
+        return json_response(api::delete_stored_response(
+            services.store.get(),
+            parts[0],
+            std::time(nullptr)));
+      });
+  add("GET",
+      "/v1/responses/{}/input_items",
+      [&services](const HttpRequest& request, const PathParts& parts) -> Reply {
+        return json_response(api::stored_input_items(
             services.store.get(),
             parts[0],
             read_page(request),
-            std::time(nullptr))));
-      };
-  router.add(std::move(items));
+            std::time(nullptr)));
+      });
 }
 
 }  // namespace mlxx::server
