@@ -16,6 +16,11 @@ class ChunkedCache : public KVCache {
 
   explicit ChunkedCache(int length) : length_(length) {}
 
+  // Of a chunk.
+  int length() const {
+    return length_;
+  }
+
   KVView append(const mx::array& keys, const mx::array& values) override;
   int offset() const override {
     return offset_;

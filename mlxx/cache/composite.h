@@ -13,6 +13,9 @@ class CompositeCache : public LayerCache {
 
   // internal if there is no such part.
   LayerCache& part(int index) const;
+  int size() const {
+    return static_cast<int>(parts_.size());
+  }
   int parts() const {
     return static_cast<int>(parts_.size());
   }

@@ -2,14 +2,44 @@
 
 #include <algorithm>
 
+#include <mlx/primitives.h>
+
+#include "mlxx/base/error.h"
 #include "mlxx/kernels/quantized_matmul/hollow_panels.h"
 
 namespace mlxx::models {
 
 namespace {
 
+// Stands for numbers that nobody reads.
+class Hollow : public mx::Primitive {
+ public:
+  Hollow() : Primitive(mx::default_stream(mx::default_device())) {}
+
+  void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>&)
+      override {
+    refuse();
+  }
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&)
+      override {
+    refuse();
+  }
+  const char* name() const override {
+    return "Hollow";
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    fail(ErrorKind::internal, "models", "a model without numbers was computed");
+  }
+};
+
 mx::array hollow(mx::Shape shape, mx::Dtype dtype) {
-  return mx::zeros(std::move(shape), dtype);
+  return mx::array(
+      std::move(shape),
+      dtype,
+      std::make_shared<Hollow>(),
+      std::vector<mx::array>{});
 }
 
 mx::Dtype dtype_of(const std::string& stored) {
@@ -105,15 +135,17 @@ void set_hollow(
     }
   }
   if (!spec) {
-    if (compute) {
-      source.arrays.weight = hollow(parameter.shape(), *compute);
-    }
+    const mx::Dtype number = compute ? *compute : source.arrays.weight.dtype();
+    // Models look at some of their vectors when they are put together.
+    source.arrays.weight = parameter.kind() == Parameter::Kind::matrix
+        ? hollow(parameter.shape(), number)
+        : mx::zeros(parameter.shape(), number);
   } else if (source.arrays.biases) {
     const mx::Dtype number = compute  ? *compute
         : checkpoint_format == "gguf" ? scales
                                       : source.arrays.scales->dtype();
-    source.arrays.scales = mx::astype(*source.arrays.scales, number);
-    source.arrays.biases = mx::astype(*source.arrays.biases, number);
+    source.arrays.scales = hollow(source.arrays.scales->shape(), number);
+    source.arrays.biases = hollow(source.arrays.biases->shape(), number);
   }
   parameter.set(std::move(source.arrays), spec);
 }

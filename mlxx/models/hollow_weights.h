@@ -10,9 +10,10 @@
 namespace mlxx::models {
 
 // Gives the parameter the form that `tensor` will have in memory, on this
-// device and with this selection, without reading a number of it: arrays are
-// lazy, panels empty. `compute`: what floating-point numbers become; absent:
-// as stored. `scales`: the same of those of GGUF.
+// device and with this selection, without reading a number of it: matrices are
+// arrays that cannot be evaluated or empty panels, the rest zeros. `compute`:
+// what floating-point numbers become; absent: as stored. `scales`: the same of
+// those of GGUF.
 void set_hollow(
     Parameter& parameter,
     const hub::TensorInfo& tensor,
