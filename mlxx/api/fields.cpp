@@ -42,6 +42,9 @@ std::span<const FieldTable* const> field_tables() {
   static const std::array kTables = {
       &chat_fields(),
       &completion_fields(),
+      &message_fields(),
+      &count_tokens_fields(),
+      &response_fields(),
       &embedding_fields(),
       &rerank_fields(),
       &tokenize_fields(),

@@ -112,6 +112,9 @@ std::string count_message_tokens(
       ignored);
   bool thinking_omitted = false;
   ChatWishes wishes = read_wishes(fields, context, thinking_omitted);
+  if (const auto& given = wishes.constraint) {
+    check_constraint(given->constraint, *context.model, given->param);
+  }
   return write_json(
       {{"input_tokens", encode_chat_tokens(wishes, context).size()}});
 }

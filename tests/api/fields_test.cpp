@@ -5,6 +5,7 @@
 #include "mlxx/api/chat_request.h"
 #include "mlxx/api/field_reader.h"
 #include "mlxx/api/json_writer.h"
+#include "mlxx/api/messages.h"
 #include "mlxx/api/tokenize.h"
 #include "mlxx/api/vectors.h"
 #include "tests/api/tiny_model.h"
@@ -97,6 +98,22 @@ std::vector<Endpoint> endpoints() {
       {&completion_fields(),
        [](const OrderedJson& body, const Context& context, auto& ignored) {
          auto answer = answer_completion(body, context);
+         ignored = answer->ignored();
+         return shown_answer(*answer);
+       }},
+      {&message_fields(),
+       [](const OrderedJson& body, const Context& context, auto& ignored) {
+         auto answer = answer_messages(body, context);
+         ignored = answer->ignored();
+         return shown_answer(*answer);
+       }},
+      {&count_tokens_fields(),
+       [](const OrderedJson& body, const Context& context, auto& ignored) {
+         return count_message_tokens(body, context, ignored);
+       }},
+      {&response_fields(),
+       [](const OrderedJson& body, const Context& context, auto& ignored) {
+         auto answer = answer_response(body, context);
          ignored = answer->ignored();
          return shown_answer(*answer);
        }},
