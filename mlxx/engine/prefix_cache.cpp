@@ -17,6 +17,8 @@ using cache::kBlockTokens;
 
 constexpr int kCheckpointStep = 512;
 constexpr int kMostCheckpoints = 8;
+// To count is cheap beside a request, not beside a step.
+constexpr auto kCountInterval = std::chrono::milliseconds(100);
 
 int whole_blocks(int tokens) {
   return tokens / kBlockTokens * kBlockTokens;
@@ -32,6 +34,7 @@ struct PrefixCache::Impl {
   uint64_t clock = 0;
   std::optional<PrefixDisk> disk;
   bool has_unsaved = false;
+  std::chrono::steady_clock::time_point next_count;
 
   explicit Impl(const PrefixCacheOptions& from) : options(from) {
     if (!options.folder.empty()) {
@@ -102,24 +105,26 @@ void PrefixCache::Impl::drop_superseded(
 
 // False if there is nothing to drop.
 bool PrefixCache::Impl::evict_one() {
-  PrefixTrie* trie = nullptr;
-  PrefixEntry* victim = nullptr;
-  for (auto& [space, candidate] : spaces) {
-    for (PrefixEntry* entry : candidate.entries()) {
-      if (victim && entry->used >= victim->used) {
-        continue;
-      }
-      // What rows hold too is not freed by dropping it here.
-      if (memory.bytes_of(cache::memory(entry->caches)) > 0) {
-        trie = &candidate;
-        victim = entry;
-      }
+  struct Candidate {
+    uint64_t used;
+    PrefixTrie* trie;
+    PrefixEntry* entry;
+  };
+  std::vector<Candidate> candidates;
+  for (auto& [space, trie] : spaces) {
+    for (PrefixEntry* entry : trie.entries()) {
+      candidates.push_back({entry->used, &trie, entry});
     }
   }
-  if (victim) {
-    evict(*trie, victim);
+  std::ranges::sort(candidates, {}, &Candidate::used);
+  for (const Candidate& candidate : candidates) {
+    // What rows hold too is not freed by dropping it here.
+    if (memory.bytes_of(cache::memory(candidate.entry->caches)) > 0) {
+      evict(*candidate.trie, candidate.entry);
+      return true;
+    }
   }
-  return victim != nullptr;
+  return false;
 }
 
 // The whole of it, or what is behind the start that was used since.
@@ -357,7 +362,8 @@ int PrefixCache::tokens_to_checkpoint(
 
 size_t PrefixCache::shrink(size_t bytes) {
   size_t before = impl_->memory.bytes();
-  impl_->evict_to(before - std::min(before, bytes));
+  impl_->evict_to(
+      std::min(impl_->options.max_bytes, before - std::min(before, bytes)));
   size_t after = impl_->memory.bytes();
   return before - std::min(before, after);
 }
@@ -383,7 +389,11 @@ void PrefixCache::clear_disk() {
 }
 
 void PrefixCache::tick(std::chrono::microseconds budget) {
-  impl_->evict_to(impl_->options.max_bytes);
+  auto now = std::chrono::steady_clock::now();
+  if (now >= impl_->next_count) {
+    impl_->evict_to(impl_->options.max_bytes);
+    impl_->next_count = now + kCountInterval;
+  }
   if (!impl_->disk || !impl_->has_unsaved) {
     return;
   }

@@ -108,8 +108,8 @@ class PrefixCache {
       int total,
       bool trimmable) const;
 
-  // Drops entries until `bytes` less are held, or all; returns the bytes, which
-  // are then in MLX's pool of free memory.
+  // Drops entries until `bytes` less are held, or all, and down to the limit in
+  // any case; returns the bytes, which are then in MLX's pool of free memory.
   size_t shrink(size_t bytes);
   // In memory, of one space and of all.
   void clear(const std::string& space);

@@ -338,7 +338,7 @@ TEST(PrefixCache, FindsTheRightStatesUnderPressure) {
       }
       ASSERT_TRUE(hold(row, prompt)) << round;
       row.clear();
-      prefixes.tick();
+      prefixes.shrink(0);
       ASSERT_LE(prefixes.stats().bytes, size_t{400} << 10);
       if (below(40) == 0) {
         prefixes.shrink(static_cast<size_t>(below(200'000)));

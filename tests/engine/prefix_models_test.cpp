@@ -185,7 +185,7 @@ TEST(PrefixModels, NothingLeaksBetweenConversations) {
         ++talk.turns;
         --left;
       }
-      prefixes.tick();
+      prefixes.shrink(0);
       ASSERT_LE(prefixes.stats().bytes, 6 * one);
     }
     EXPECT_GT(cached, 16);
