@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlxx/base/log.h"
 #include "mlxx/cache/shared_copies.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/mlx_errors.h"
@@ -86,9 +87,26 @@ ModelRunner::ModelRunner(
     : model_(std::move(model)),
       text_(std::move(text)),
       options_(std::move(options)),
-      vocab_size_(model_->summary().vocab_size) {}
+      vocab_size_(model_->summary().vocab_size) {
+  if (options_.prefixes && !options_.states_identity.empty()) {
+    options_.prefixes->keep_on_disk(
+        options_.space,
+        options_.states_identity,
+        [model = model_] { return model->make_cache({}); });
+  }
+}
 
-ModelRunner::~ModelRunner() = default;
+// States without their model are of no use.
+ModelRunner::~ModelRunner() {
+  if (!options_.prefixes) {
+    return;
+  }
+  try {
+    options_.prefixes->close(options_.space);
+  } catch (const std::exception& error) {
+    log_warning("[prompt cache] not all is on disk: {}", error.what());
+  }
+}
 
 std::string ModelRunner::space_of(const std::string& adapter) const {
   if (!adapter.empty()) {

@@ -14,6 +14,9 @@ struct ModelRunnerOptions {
   std::string space;
   // Shared with other runners, outlives this one; null: nothing is reused.
   PrefixCache* prefixes = nullptr;
+  // states_identity() of the checkpoint, for states on disk; empty: none are
+  // kept there.
+  std::string states_identity = {};
 };
 
 // Rows of one loaded model, each with caches of its own; a step computes all of
