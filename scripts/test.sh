@@ -14,7 +14,7 @@ excluded=${MLXX_TEST_EXCLUDE-gpu|peer|soak}
 configure() {
   cmake --preset release -DMLXX_WERROR=ON \
     "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" \
-    "-DMLXX_BUN=$repo/.deps/bun/bin/bun" >&2
+    "-DMLXX_BUN=$repo/.deps/bun/bin/bun" "-DMLXX_CLIENTS=$repo/.deps/clients" >&2
 }
 
 run_tests() {
@@ -28,6 +28,7 @@ run_tests() {
 part "packages" scripts/install_packages.sh tests
 part "mlx-lm to compare with" scripts/build_oracle.sh
 part "JavaScript runtime of the tests" scripts/install_bun.sh
+part "clients of the server" scripts/build_clients.sh
 part "configure" configure
 part "build" cmake --build build
 part "default model" build/bin/mlxx pull smollm2
