@@ -251,6 +251,14 @@ ModelList::Opened ModelList::open(const std::string& name) {
   return {entry->named.name, open_model_files(entry->named.path), read(*entry)};
 }
 
+std::string ModelList::resolve(const std::string& name) const {
+  auto entry = find(name);
+  if (!entry) {
+    fail_unknown(name);
+  }
+  return entry->named.name;
+}
+
 void ModelList::set_loaded(const std::string& name, bool loaded) {
   if (auto entry = find(name)) {
     entry->loaded = loaded;

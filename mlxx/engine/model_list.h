@@ -53,6 +53,8 @@ class ModelList final : public ModelTexts {
     OpenedText text;
   };
   Opened open(const std::string& name);
+  // The name that `name` means, which is another for "" only. not_found.
+  std::string resolve(const std::string& name) const;
   void set_loaded(const std::string& name, bool loaded);
 
  private:

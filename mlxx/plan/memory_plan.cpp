@@ -72,6 +72,16 @@ size_t ModelMemory::state(int tokens) const {
   return bytes;
 }
 
+size_t ModelMemory::shared_state(int tokens) const {
+  size_t bytes = 0;
+  for (const auto& growth : growth_) {
+    if (growth.kind == "blocks") {
+      bytes += growth.bytes(tokens / growth.step * growth.step);
+    }
+  }
+  return bytes;
+}
+
 size_t ModelMemory::prefill(int chunk, int context) const {
   chunk = std::min(chunk, context);
   if (chunk < 1) {

@@ -52,6 +52,8 @@ class ModelMemory {
   size_t weights() const;
   // Of one row that holds so many tokens.
   size_t state(int tokens) const;
+  // As much of it as forks of a row share with it: whole blocks.
+  size_t shared_state(int tokens) const;
   // Beyond the state, while `chunk` tokens are computed that end at `context`.
   size_t prefill(int chunk, int context) const;
   size_t logits(int rows) const;
