@@ -24,7 +24,7 @@ std::string delete_stored_response(
 struct ItemPage {
   int64_t limit = 20;  // 1 to 100
   bool newest_first = true;
-  std::string after;  // id of an item; "" for the beginning
+  std::string after = {};  // id of an item; "" for the beginning
 };
 std::string stored_input_items(
     ResponseStore* store,
