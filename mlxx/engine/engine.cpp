@@ -21,6 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of what is too much to be counted after each step.
+constexpr auto kCountInterval = std::chrono::milliseconds(500);
+
 double seconds_now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
@@ -228,9 +231,16 @@ void Engine::Impl::serve(ModelSource& source) {
                                         }});
   try {
     bool worked = true;
+    SourceStats source_stats = source.source_stats();
+    Clock::time_point counted = Clock::now();
     while (take_in(source, scheduler, /*wait=*/!worked)) {
       worked = scheduler.run_once();
       EngineStats stats = scheduler.stats();
+      if (!worked || Clock::now() - counted > kCountInterval) {
+        source_stats = source.source_stats();
+        counted = Clock::now();
+      }
+      stats.source = source_stats;
       std::lock_guard lock(mutex);
       published = std::move(stats);
       alive = static_cast<int>(scheduler.size());

@@ -34,6 +34,7 @@ struct EngineStats {
   double prefill_seconds = 0;
   bool healthy = true;
   std::string problem;  // why not
+  SourceStats source;   // half a second old at most while there is work
 };
 
 using RequestId = uint64_t;

@@ -331,6 +331,26 @@ RerankAnswer ModelPool::rerank(const RerankRequest& request) {
   return rerank_with(entry, request);
 }
 
+SourceStats ModelPool::source_stats() const {
+  MemoryUse memory = memory_use();
+  return {
+      .prefixes = prefixes_.stats(),
+      .memory_budget = budget_.limit(),
+      .active_memory = memory.active,
+      .pooled_memory = memory.cache,
+      .weights = weights_,
+      .rows = rows_,
+      .loaded = static_cast<int>(loaded_.size()),
+      .loads = loads_,
+      .unloads = unloads_};
+}
+
+void ModelPool::clear_prefixes() {
+  prefixes_.clear();
+  prefixes_.clear_disk();
+  give_memory_back();
+}
+
 ModelPoolStats ModelPool::stats() const {
   return {
       .memory_budget = budget_.limit(),

@@ -65,6 +65,9 @@ class ModelPool final : public ModelSource, public VectorSource {
   admit(Runner& runner, const Request& request, bool alone) override;
   void tick() override;
 
+  SourceStats source_stats() const override;
+  void clear_prefixes() override;
+
   VectorSource* vectors() override {
     return this;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlxx/cache/cache.h"
+#include "mlxx/engine/source_stats.h"
 
 namespace mlxx::engine {
 
@@ -22,25 +23,6 @@ struct PrefixCacheOptions {
   // memory only.
   std::filesystem::path folder = {};
   size_t max_disk_bytes = size_t{8} << 30;
-};
-
-struct PrefixCacheStats {
-  uint64_t lookups = 0;
-  uint64_t hits = 0;
-  uint64_t tokens_found = 0;
-  uint64_t evictions = 0;
-  size_t bytes = 0;  // of what only the cache holds
-  size_t entries = 0;
-  // Of lookups and tokens_found, what came from disk.
-  uint64_t disk_hits = 0;
-  uint64_t disk_tokens_found = 0;
-  size_t disk_bytes = 0;
-  size_t disk_files = 0;
-  size_t disk_queued = 0;     // pieces that wait to be written
-  uint64_t disk_written = 0;  // files
-  uint64_t disk_evicted = 0;
-  uint64_t disk_refused = 0;  // damaged or foreign
-  std::string disk_problem;   // why nothing is written any more
 };
 
 // States of prompts and answers, found again by their tokens: a trie over

@@ -9,6 +9,7 @@
 
 #include "mlxx/engine/model_text.h"
 #include "mlxx/engine/request.h"
+#include "mlxx/engine/source_stats.h"
 
 // What the scheduler asks of models. No arrays in these interfaces: tests of
 // the scheduler run with a fake that needs no MLX.
@@ -119,6 +120,13 @@ class ModelSource {
   // runs, so that waiting would be for ever.
   virtual std::unique_ptr<Lease>
   admit(Runner& runner, const Request& request, bool alone) = 0;
+
+  // What its models and what is kept of prompts take now.
+  virtual SourceStats source_stats() const {
+    return {};
+  }
+  // Forgets what is kept of prompts, in memory and on disk. Running rows go on.
+  virtual void clear_prefixes() {}
 
   // Called when a step is done and about once a second when there is nothing
   // to do: idle models are unloaded, pools emptied, caches written.
