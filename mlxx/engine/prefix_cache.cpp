@@ -61,7 +61,7 @@ struct PrefixCache::Impl {
       std::span<const int32_t> tokens,
       PrefixTrie::Match in_memory);
   bool save(const std::string& space, PrefixDisk::Clock::time_point until);
-  void flush(const std::string& space);
+  void hand_over(const std::string& space);
 };
 
 PrefixEntry* PrefixCache::Impl::keep(
@@ -231,7 +231,8 @@ bool PrefixCache::Impl::save(
   return true;
 }
 
-void PrefixCache::Impl::flush(const std::string& space) {
+// All of it, to the thread that writes; waits only where too much waits there.
+void PrefixCache::Impl::hand_over(const std::string& space) {
   if (!disk) {
     return;
   }
@@ -246,7 +247,6 @@ void PrefixCache::Impl::flush(const std::string& space) {
   while (!save(space, PrefixDisk::Clock::time_point::max())) {
     disk->store().flush();
   }
-  disk->store().flush();
 }
 
 PrefixCache::PrefixCache(const PrefixCacheOptions& options)
@@ -270,7 +270,7 @@ void PrefixCache::keep_on_disk(
 }
 
 void PrefixCache::close(const std::string& space) {
-  impl_->flush(space);
+  impl_->hand_over(space);
   clear(space);
   if (impl_->disk) {
     impl_->disk->close(space);
@@ -408,7 +408,10 @@ void PrefixCache::tick(std::chrono::microseconds budget) {
 
 void PrefixCache::flush() {
   for (const auto& [space, trie] : impl_->spaces) {
-    impl_->flush(space);
+    impl_->hand_over(space);
+  }
+  if (impl_->disk) {
+    impl_->disk->store().flush();
   }
 }
 

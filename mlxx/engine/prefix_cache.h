@@ -51,8 +51,8 @@ class PrefixCache {
       const std::string& space,
       const std::string& identity,
       std::function<cache::CacheList()> make_cache);
-  // The model goes: writes what is not on disk yet, drops the space's entries
-  // and what was given to keep_on_disk().
+  // The model goes: hands over what is not on disk yet, drops the space's
+  // entries and what was given to keep_on_disk().
   void close(const std::string& space);
 
   struct Hit {
@@ -102,7 +102,7 @@ class PrefixCache {
   // To be called often: drops what is over the limit since rows that held it
   // too are gone, and hands states to the thread that writes them, for no more
   // than about `budget`.
-  void tick(std::chrono::microseconds budget = std::chrono::milliseconds(2));
+  void tick(std::chrono::microseconds budget = std::chrono::milliseconds(1));
   // Waits until all that can be kept is on disk.
   void flush();
 

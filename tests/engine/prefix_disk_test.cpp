@@ -268,6 +268,7 @@ TEST_F(PrefixDisk, AModelThatGoesLeavesItsStatesOnDisk) {
   EXPECT_EQ(prefixes->stats().entries, 0u);
   EXPECT_EQ(prefixes->stats().bytes, 0u);
   EXPECT_FALSE(prefixes->find("m", prompt));
+  prefixes->flush();  // close() does not wait
   prefixes->keep_on_disk("m", "weights", [&] { return served.make_cache(); });
   EXPECT_EQ(prefixes->find("m", prompt)->tokens, 192);
 }
