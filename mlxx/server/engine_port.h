@@ -29,6 +29,8 @@ class EnginePort {
   virtual void rerank(engine::RerankRequest, engine::RerankSink) = 0;
   virtual engine::EngineStats stats() const = 0;
   virtual EngineState state() const = 0;
+  // Forgets what is kept of prompts, in memory and on disk, and waits for it.
+  virtual void clear_prefixes() = 0;
   virtual void drain(std::chrono::milliseconds patience) = 0;
 };
 

@@ -1,5 +1,7 @@
+#include <future>
 #include <mutex>
 
+#include "mlxx/base/error.h"
 #include "mlxx/server/engine_port.h"
 
 namespace mlxx::server {
@@ -58,6 +60,25 @@ class LocalEngine : public EnginePort {
     }
     state.healthy = state.problem.empty();
     return state;
+  }
+
+  void clear_prefixes() override {
+    auto done = std::make_shared<std::promise<void>>();
+    auto future = done->get_future();
+    engine_.post([done](engine::ModelSource& source) {
+      try {
+        source.clear_prefixes();
+        done->set_value();
+      } catch (...) {
+        done->set_exception(std::current_exception());
+      }
+    });
+    try {
+      future.get();
+    } catch (const std::future_error&) {
+      // It went without having run.
+      fail(ErrorKind::internal, "engine", "it is stopping");
+    }
   }
 
   void drain(std::chrono::milliseconds patience) override {

@@ -16,6 +16,8 @@ void add_vector_routes(Router& router, Services& services);
 void add_text_routes(Router& router, Services& services);
 // /v1/models
 void add_model_routes(Router& router, Services& services);
+// /reset_prefix_cache
+void add_cache_routes(Router& router, Services& services);
 // /health, /ready, /metrics, /stats
 void add_status_routes(Router& router, Services& services);
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "mlxx/server/source_report.h"
+
 namespace mlxx::server {
 
 namespace {
@@ -279,6 +281,7 @@ std::string ServerMetrics::text(
       "Connections that are open.",
       "gauge",
       number(connections));
+  write_source_metrics(out, engine.source, labels);
   write_head(out, "mlxx:http_requests_total", "Requests answered.", "counter");
   for (const auto& [key, count] : http_) {
     fmt::format_to(

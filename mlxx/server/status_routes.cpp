@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/server/routes.h"
+#include "mlxx/server/source_report.h"
 
 namespace mlxx::server {
 
@@ -88,6 +89,8 @@ HttpResponse stats(const Services& services) {
           .count();
   body["connections"] = services.connections();
   body["engine"] = std::move(engine);
+  body["memory"] = memory_report(stats.source);
+  body["prefix_cache"] = prefix_cache_report(stats.source);
   body["models"] = std::move(models);
   return json_response(
       body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));

@@ -43,6 +43,9 @@ class FakePort : public EnginePort {
     std::lock_guard lock(mutex);
     return current;
   }
+  void clear_prefixes() override {
+    ++cleared;
+  }
   void drain(std::chrono::milliseconds) override {}
 
   // An event for the newest request, or that of `id`.
@@ -82,6 +85,7 @@ class FakePort : public EnginePort {
   bool refuse = false;
   bool refuse_as_full = true;
   engine::RequestId last_id = 0;
+  int cleared = 0;
   std::vector<engine::Request> requests;
   std::map<engine::RequestId, engine::Sink> sinks;
   std::set<engine::RequestId> cancelled;
