@@ -8,6 +8,7 @@
 #include "mlxx/api/messages.h"
 #include "mlxx/api/tokenize.h"
 #include "mlxx/api/vectors.h"
+#include "tests/api/random_bodies.h"
 #include "tests/api/tiny_model.h"
 
 namespace mlxx::api {
@@ -292,6 +293,21 @@ TEST(FieldTables, UnknownNamesInsideOfListsAreListedOnce) {
           R"({"role": "user", "content": "b", "x": 2}]})"),
       context);
   EXPECT_EQ(answer->ignored(), std::vector<std::string>{"messages[].x"});
+}
+
+TEST(FieldTables, DamagedBodiesAreTakenOrRefused) {
+  const Context context = tiny_context();
+  for (const Endpoint& endpoint : endpoints()) {
+    EXPECT_EQ(
+        random_bodies_crash(
+            *endpoint.table,
+            [&](const OrderedJson& body) {
+              std::vector<std::string> ignored;
+              endpoint.read(body, context, ignored);
+            }),
+        "")
+        << endpoint.table->endpoint;
+  }
 }
 
 TEST(FieldTables, PathsAreUniqueAndHaveParents) {
