@@ -33,6 +33,7 @@ using AddCommand = void (*)(CLI::App& app, CommandContext& context);
 constexpr AddCommand kCommands[] = {
     add_generate_command,
     add_chat_command,
+    add_serve_command,
     add_embed_command,
     add_rerank_command,
     add_show_command,

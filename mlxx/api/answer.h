@@ -68,6 +68,8 @@ struct Context {
   // Called on the thread that reads the body and by take().
   std::function<std::string(std::string_view prefix)> make_id;
   ResponseStore* store = nullptr;  // of /v1/responses; may be null
+  // Of the chat template, where a request gives no others; null for none.
+  std::shared_ptr<const OrderedJson> template_variables;
 };
 
 // One generating request on its way: what the engine is to do for it, and what

@@ -34,8 +34,12 @@ text::RenderOptions render_options(
   out.add_generation_prompt = wishes.add_generation_prompt;
   out.continue_final_message = wishes.continue_final_message;
   out.unix_time = context.unix_time;
-  OrderedJson variables =
-      wishes.variables ? *wishes.variables : OrderedJson::object();
+  OrderedJson variables = context.template_variables
+      ? *context.template_variables
+      : OrderedJson::object();
+  if (wishes.variables) {
+    variables.update(*wishes.variables);
+  }
   if (wishes.thinking) {
     // Qwen, GLM, SmolLM3; DeepSeek, Granite and others.
     variables["enable_thinking"] = *wishes.thinking;

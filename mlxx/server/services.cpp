@@ -103,6 +103,7 @@ api::Context make_context(
   context.unix_time = std::time(nullptr);
   context.make_id = random_id;
   context.store = services.store.get();
+  context.template_variables = services.template_variables;
   return context;
 }
 

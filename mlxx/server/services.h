@@ -23,6 +23,7 @@ struct Services {
   std::shared_ptr<api::ResponseStore> store;  // may be null
   ServerMetrics metrics;
   api::Limits limits;
+  std::shared_ptr<const OrderedJson> template_variables;  // may be null
   JsonLimits json;
   size_t max_unsent_bytes = size_t{8} << 20;
   std::function<size_t()> connections;  // open ones

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +47,7 @@ struct ServedFake {
   std::shared_ptr<Services> services = std::make_shared<Services>();
   std::unique_ptr<ApiServer> api;
   std::unique_ptr<HttpServer> server;
+  std::atomic<HttpServer*> serving{nullptr};
 
   ServedFake() {
     http.port = 0;
@@ -77,7 +80,8 @@ struct ServedFake {
         },
         {"fake"});
     services->connections = [this] {
-      return server ? server->connections() : 0;
+      auto* open = serving.load();
+      return open ? open->connections() : 0;
     };
     api = std::make_unique<ApiServer>(
         services,
@@ -91,6 +95,7 @@ struct ServedFake {
               record.served.status));
         });
     server = std::make_unique<HttpServer>(http, *api);
+    serving = server.get();
   }
 };
 
