@@ -5,6 +5,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/generate/logits_processors.h"
+#include "mlxx/generate/token_choices.h"
 
 namespace mlxx::engine {
 namespace {
@@ -104,7 +105,8 @@ generate::Sampled choose_group(
     std::span<const RowChoice> rows,
     const mx::array& logits,
     const mx::array& fed,
-    const std::optional<mx::array>& mask) {
+    const std::optional<mx::array>& mask,
+    const kernels::Selection& selection) {
   const SamplingOptions& options = *group.first->sampling;
   mx::array own = rows_of(logits, group.rows);
   generate::LogitsProcessors processors(options);
@@ -121,7 +123,7 @@ generate::Sampled choose_group(
   for (int32_t row : group.rows) {
     keys.push_back(rows[static_cast<size_t>(row)].key);
   }
-  return generate::Sampler(options).sample(own, keys);
+  return generate::Sampler(options, selection).sample(own, keys);
 }
 
 void add_logprobs(
@@ -154,6 +156,38 @@ void add_logprobs(
   }
 }
 
+ChosenTokens choose_by_kernel(
+    const mx::array& logits,
+    const mx::array& fed,
+    std::span<const RowChoice> rows,
+    std::span<const TokenMask> masks,
+    const kernels::Selection& selection) {
+  std::vector<kernels::TokenChoice> choices(rows.size());
+  bool wants_logprobs = false;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    kernels::TokenChoice& choice = choices[row];
+    generate::set_processors(*rows[row].sampling, choice);
+    generate::set_sampling(*rows[row].sampling, rows[row].key, choice);
+    choice.known_tokens = rows[row].recent;
+    choice.top_logprobs = rows[row].top_logprobs;
+    wants_logprobs = wants_logprobs || choice.top_logprobs;
+    if (!masks.empty()) {
+      choice.allowed = masks[row];
+    }
+  }
+  auto chosen =
+      kernels::choose_tokens_cpu(logits, fed, std::move(choices), selection);
+  ChosenTokens result{chosen.tokens, chosen.check, {}, {}, {}};
+  if (wants_logprobs) {
+    result.logprobs = chosen.logprobs;
+    if (chosen.top_tokens.size() > 0) {
+      result.top_tokens = chosen.top_tokens;
+      result.top_logprobs = chosen.top_logprobs;
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<mx::array> ChosenTokens::arrays() const {
@@ -170,7 +204,8 @@ ChosenTokens choose_tokens(
     const mx::array& logits,
     const mx::array& fed,
     std::span<const RowChoice> rows,
-    std::span<const TokenMask> masks) {
+    std::span<const TokenMask> masks,
+    const kernels::Selection& selection) {
   if (logits.ndim() != 2 || std::ssize(rows) != logits.shape(0) ||
       fed.size() != rows.size() ||
       (!masks.empty() && masks.size() != rows.size())) {
@@ -181,6 +216,9 @@ ChosenTokens choose_tokens(
         rows.size(),
         masks.size(),
         logits.shape(0));
+  }
+  if (generate::chooses_by_kernel(selection, logits)) {
+    return choose_by_kernel(logits, fed, rows, masks, selection);
   }
   bool has_masks = std::ranges::any_of(masks, [](const TokenMask& mask) {
     return !mask.empty();
@@ -194,7 +232,7 @@ ChosenTokens choose_tokens(
   std::vector<int32_t> place(rows.size());  // where a row's choice is
   int32_t done = 0;
   for (const Group& group : grouped(rows)) {
-    auto sampled = choose_group(group, rows, logits, fed, mask);
+    auto sampled = choose_group(group, rows, logits, fed, mask, selection);
     tokens.push_back(sampled.tokens);
     checks.push_back(sampled.check);
     for (int32_t row : group.rows) {

@@ -9,6 +9,7 @@
 #include "mlxx/engine/runner.h"
 #include "mlxx/generate/sampler.h"
 #include "mlxx/generate/sampling.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::engine {
 
@@ -46,6 +47,7 @@ ChosenTokens choose_tokens(
     const mx::array& logits,
     const mx::array& fed,
     std::span<const RowChoice> rows,
-    std::span<const TokenMask> masks);
+    std::span<const TokenMask> masks,
+    const kernels::Selection& selection);
 
 }  // namespace mlxx::engine

@@ -32,9 +32,9 @@ size_t predicted_weights(
   }
   auto options = load_options(kernels);
   options.sizes_only = true;
-  return models::load_model(*opened.files.checkpoint, options)
-      ->summary()
-      .weight_bytes;
+  return plan::ModelMemory(
+             models::load_model(*opened.files.checkpoint, options))
+      .weights();
 }
 
 std::unique_ptr<LoadedModel> load_model_of(
@@ -53,7 +53,10 @@ std::unique_ptr<LoadedModel> load_model_of(
       loaded->runner = std::make_shared<ModelRunner>(
           pipeline.model,
           opened.text.text,
-          ModelRunnerOptions{.space = opened.name, .prefixes = prefixes});
+          ModelRunnerOptions{
+              .space = opened.name,
+              .prefixes = prefixes,
+              .kernels = kernels});
       break;
     }
     case ModelUse::vectors:
@@ -95,7 +98,7 @@ RowsNeed rows_need(
   RowsNeed need;
   const size_t row = memory.state(total);
   // Choices share the blocks of their prompt, as far as they are full.
-  const size_t shared = memory.shared_state(static_cast<int>(prompt));
+  const size_t shared = memory.shared_state(static_cast<int>(prompt) - 1);
   need.state = row + (rows - 1) * (row - std::min(row, shared));
   need.logits = memory.logits(static_cast<int>(rows));
   need.transient = memory.prefill(prefill_step, static_cast<int>(prompt));

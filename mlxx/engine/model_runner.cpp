@@ -12,6 +12,7 @@
 #include "mlxx/engine/prompt_logprobs.h"
 #include "mlxx/generate/logits_processors.h"
 #include "mlxx/generate/prefill.h"
+#include "mlxx/generate/token_choices.h"
 
 namespace mlxx::engine {
 namespace {
@@ -87,6 +88,8 @@ ModelRunner::ModelRunner(
     : model_(std::move(model)),
       text_(std::move(text)),
       options_(std::move(options)),
+      kernels_(
+          options_.kernels ? *options_.kernels : generate::sampling_kernels()),
       vocab_size_(model_->summary().vocab_size) {
   if (options_.prefixes && !options_.states_identity.empty()) {
     options_.prefixes->keep_on_disk(
@@ -288,7 +291,8 @@ void ModelRunner::choose(Step& step, std::span<const TokenMask> masks) {
       }
       rows.push_back(std::move(choice));
     }
-    state.chosen = choose_tokens(state.logits, state.fed, rows, masks);
+    state.chosen =
+        choose_tokens(state.logits, state.fed, rows, masks, kernels_);
     mx::async_eval(state.chosen->arrays());
     for (size_t i = 0; i < state.rows.size(); ++i) {
       state.rows[i]->unread.push_back(

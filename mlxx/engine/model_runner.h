@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "mlxx/engine/prefix_cache.h"
 #include "mlxx/engine/runner.h"
+#include "mlxx/kernels/select.h"
 #include "mlxx/models/model.h"
 
 namespace mlxx::engine {
@@ -14,6 +16,9 @@ struct ModelRunnerOptions {
   std::string space;
   // Shared with other runners, outlives this one; null: nothing is reused.
   PrefixCache* prefixes = nullptr;
+  // With the threads that the model computes with, best; absent: as the
+  // environment says, on one thread.
+  std::optional<kernels::Selection> kernels = {};
   // states_identity() of the checkpoint, for states on disk; empty: none are
   // kept there.
   std::string states_identity = {};
@@ -67,6 +72,7 @@ class ModelRunner : public Runner {
   std::shared_ptr<const models::Model> model_;
   std::shared_ptr<const ModelText> text_;
   ModelRunnerOptions options_;
+  kernels::Selection kernels_;
   int vocab_size_;
   int steps_ = 0;
 };

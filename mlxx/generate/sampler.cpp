@@ -4,36 +4,20 @@
 #include <cmath>
 #include <limits>
 
-#include "mlxx/base/environment.h"
+#include "mlxx/generate/token_choices.h"
 #include "mlxx/kernels/top_p/top_p.h"
 
 namespace mlxx::generate {
 
 namespace {
 
-// Each use of randomness within one step draws from numbers of its own.
-enum class Draw : uint64_t { token = 0, xtc = 1 };
-
 mx::array negative_infinity() {
   return mx::array(-std::numeric_limits<float>::infinity());
 }
 
-// The finaliser of splitmix64: a bijection that spreads every input bit.
-uint64_t mix(uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9u;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return x;
-}
-
-// For one seed and draw, distinct steps give distinct keys.
-mx::array random_key(const SampleKey& key, Draw draw) {
-  uint64_t state = mix(static_cast<uint64_t>(key.seed) + 0x9e3779b97f4a7c15u);
-  state = mix(state + static_cast<uint64_t>(draw));
-  state = mix(state + static_cast<uint64_t>(key.step));
-  return mx::random::key(state);
+mx::array random_key_array(const SampleKey& key, Draw draw) {
+  auto [first, second] = random_key(key, draw);
+  return mx::array({first, second}, mx::uint32);
 }
 
 // Row r is [1, n] uniform numbers in [0, 1) from keys[r] alone.
@@ -43,7 +27,7 @@ uniform_rows(std::span<const SampleKey> keys, Draw draw, mx::ShapeElem n) {
   rows.reserve(keys.size());
   for (const SampleKey& key : keys) {
     rows.push_back(
-        mx::random::uniform({1, n}, mx::float32, random_key(key, draw)));
+        mx::random::uniform({1, n}, mx::float32, random_key_array(key, draw)));
   }
   return rows.size() == 1 ? rows[0] : mx::concatenate(rows, 0);
 }
@@ -124,14 +108,19 @@ mx::array apply_top_k(const mx::array& logprobs, int top_k) {
 }
 
 Sampler::Sampler(const SamplingOptions& options)
-    : options_(options), fallback_(environment("MLXX_KERNEL") == "fallback") {}
+    : Sampler(options, sampling_kernels()) {}
+
+Sampler::Sampler(
+    const SamplingOptions& options,
+    const kernels::Selection& selection)
+    : options_(options), selection_(selection) {}
 
 mx::array Sampler::filter(
     const mx::array& logprobs,
     std::span<const SampleKey> keys) const {
   auto kept = logprobs;
   if (options_.top_p > 0 && options_.top_p < 1) {
-    kept = apply_top_p(kept, options_.top_p, fallback_);
+    kept = apply_top_p(kept, options_.top_p, selection_.fallback);
   }
   if (options_.min_p > 0) {
     kept = apply_min_p(kept, options_.min_p, options_.min_tokens_to_keep);
@@ -154,6 +143,18 @@ mx::array Sampler::filter(
 Sampled Sampler::sample(
     const mx::array& logits,
     std::span<const SampleKey> keys) const {
+  if (chooses_by_kernel(selection_, logits)) {
+    std::vector<kernels::TokenChoice> rows(keys.size());
+    for (size_t row = 0; row < rows.size(); ++row) {
+      set_sampling(options_, keys[row], rows[row]);
+    }
+    auto chosen = kernels::choose_tokens_cpu(
+        logits,
+        mx::zeros({logits.shape(0)}, mx::int32),
+        std::move(rows),
+        selection_);
+    return {chosen.tokens, chosen.check};
+  }
   if (options_.temperature == 0) {
     // The largest logit is the largest log-probability: no normalisation.
     auto tokens = mx::astype(mx::argmax(logits, -1), mx::int32);

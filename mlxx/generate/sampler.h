@@ -6,6 +6,7 @@
 
 #include "mlxx/core/mlx.h"
 #include "mlxx/generate/sampling.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::generate {
 
@@ -54,9 +55,10 @@ struct Sampled {
 // temperature 0 it is the argmax. Immutable.
 class Sampler {
  public:
-  // `options` must have passed validate().
-  // MLXX_KERNEL=fallback keeps to plain MLX operations.
+  // `options` must have passed validate(). The kernels are those that the
+  // environment asks for; MLXX_KERNEL=fallback keeps to plain MLX operations.
   explicit Sampler(const SamplingOptions& options);
+  Sampler(const SamplingOptions& options, const kernels::Selection& selection);
 
   // logits [B, V] in any floating type (computed in float32), one key per row.
   Sampled sample(const mx::array& logits, std::span<const SampleKey> keys)
@@ -68,7 +70,7 @@ class Sampler {
 
  private:
   SamplingOptions options_;
-  bool fallback_;
+  kernels::Selection selection_;
 };
 
 }  // namespace mlxx::generate

@@ -92,4 +92,8 @@ const GemmKernels& gemm_kernels(InstructionSet set) {
   return MLXX_TABLES(kGemmKernels, Avx512, Portable, Portable).choose(set);
 }
 
+const ChoiceKernels& choice_kernels(InstructionSet set) {
+  return MLXX_TABLES(kChoiceKernels, Avx512, Portable, Portable).choose(set);
+}
+
 }  // namespace mlxx::kernels

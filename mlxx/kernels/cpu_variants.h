@@ -9,6 +9,7 @@
 #include "mlxx/kernels/quantized_matmul/panel_kernels.h"
 #include "mlxx/kernels/recurrent_kernels.h"
 #include "mlxx/kernels/row_kernels.h"
+#include "mlxx/kernels/token_choice/choice_kernels.h"
 
 namespace mlxx::kernels {
 
@@ -21,5 +22,6 @@ const LayerKernels& layer_kernels(InstructionSet set);
 const RecurrentKernels& recurrent_kernels(InstructionSet set);
 const BlockAttention& block_attention(InstructionSet set);
 const GemmKernels& gemm_kernels(InstructionSet set);
+const ChoiceKernels& choice_kernels(InstructionSet set);
 
 }  // namespace mlxx::kernels

@@ -1,0 +1,513 @@
+#include "mlxx/kernels/token_choice/row_choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace mlxx::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// The noise of no token is more than that.
+constexpr float kMostNoise = 16.7f;
+// Below this the draw is the likeliest token anyway.
+constexpr float kLowestTemperature = 1e-6f;
+
+// A strict order: likelier ones first, of equal ones the lower token.
+bool comes_first(const Candidate& a, const Candidate& b) {
+  return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
+}
+
+float uniform_of(uint32_t bits) {
+  return std::min(static_cast<float>(bits) * 0x1p-32f, 1 - 0x1p-24f);
+}
+
+// Of a Gumbel distribution. A uniform 0 would remove its token, which may be
+// the only one.
+float noise_of(uint32_t bits) {
+  return -std::log(-std::log(std::max(uniform_of(bits), 0x1p-33f)));
+}
+
+uint32_t random_bits(RandomKey key, int64_t index, int64_t count) {
+  int64_t half = count / 2;
+  int64_t apart = half + count % 2;
+  auto word = [](int64_t number) { return static_cast<uint32_t>(number); };
+  if (index < half) {
+    return random_pair(key, word(index), word(index + apart)).first;
+  }
+  if (index < apart) {
+    return random_pair(key, word(index), 0).first;
+  }
+  return random_pair(key, word(index - apart), word(index)).second;
+}
+
+// The best token of a Gumbel-max draw, of equal ones the first.
+class Best {
+ public:
+  Best(RandomKey key, int64_t size, float top, float temperature)
+      : key_(key), size_(size), top_(top), temperature_(temperature) {}
+
+  bool can_win(float logprob) const {
+    return !((logprob - top_) / temperature_ + kMostNoise < value_);
+  }
+  void offer(int32_t token, float logprob, uint32_t bits) {
+    float value = (logprob - top_) / temperature_ + noise_of(bits);
+    if (value > value_ || token_ < 0 || (value == value_ && token < token_)) {
+      value_ = value;
+      token_ = token;
+    }
+  }
+  void offer(int32_t token, float logprob) {
+    offer(token, logprob, random_bits(key_, token, size_));
+  }
+  float value() const {
+    return value_;
+  }
+  int32_t token() const {
+    return std::max(token_, 0);
+  }
+
+ private:
+  RandomKey key_;
+  int64_t size_;
+  float top_;
+  float temperature_;
+  float value_ = -kInfinity;
+  int32_t token_ = -1;
+};
+
+int32_t first_of(const RowNumbers& row) {
+  for (size_t block = 0; block < row.maxima.size(); ++block) {
+    if (row.maxima[block] == row.top) {
+      int64_t from = static_cast<int64_t>(block) * kChoiceBlock;
+      const float* end = row.x + std::min(from + kChoiceBlock, row.size);
+      const float* found = std::find(row.x + from, end, row.top);
+      if (found != end) {
+        return static_cast<int32_t>(found - row.x);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::pair<uint32_t, uint32_t>
+random_pair(RandomKey key, uint32_t first, uint32_t second) {
+  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t keys[3] = {
+      key.first,
+      key.second,
+      key.first ^ key.second ^ 0x1BD11BDA};
+  first += keys[0];
+  second += keys[1];
+  for (uint32_t round = 0; round < 5; ++round) {
+    for (int bits : kRotations[round % 2]) {
+      first += second;
+      second = std::rotl(second, bits) ^ first;
+    }
+    first += keys[(round + 1) % 3];
+    second += keys[(round + 2) % 3] + round + 1;
+  }
+  return {first, second};
+}
+
+float uniform_number(RandomKey key, int64_t index, int64_t count) {
+  return uniform_of(random_bits(key, index, count));
+}
+
+void RowChooser::penalize(int32_t fed, const TokenChoice& choice) {
+  std::vector<int32_t> tokens = choice.known_tokens;
+  tokens.push_back(fed);
+  auto newest = [&](int window) {
+    std::span<const int32_t> all(tokens);
+    size_t count = static_cast<size_t>(window);
+    return window > 0 && count < all.size() ? all.last(count) : all;
+  };
+  // An id that occurs twice is written twice with the same value.
+  auto replace = [&](std::span<const int32_t> ids, auto&& punished) {
+    std::vector<float> values;
+    for (int32_t id : ids) {
+      values.push_back(punished(changed_[static_cast<size_t>(id)]));
+    }
+    for (size_t i = 0; i < ids.size(); ++i) {
+      changed_[static_cast<size_t>(ids[i])] = values[i];
+    }
+  };
+  if (choice.repetition != 1) {
+    replace(newest(choice.repetition_window), [&](float x) {
+      return x < 0 ? x * choice.repetition : x / choice.repetition;
+    });
+  }
+  if (choice.presence != 0) {
+    replace(newest(choice.penalty_window), [&](float x) {
+      return x - choice.presence;
+    });
+  }
+  if (choice.frequency != 0) {
+    for (int32_t id : newest(choice.penalty_window)) {
+      changed_[static_cast<size_t>(id)] -= choice.frequency;
+    }
+  }
+}
+
+const float* RowChooser::changed(
+    const float* logits,
+    int64_t size,
+    int32_t fed,
+    const TokenChoice& choice) {
+  bool penalizes =
+      choice.repetition != 1 || choice.presence != 0 || choice.frequency != 0;
+  if (penalizes || !choice.bias.empty()) {
+    changed_.assign(logits, logits + size);
+    for (const auto& [id, bias] : choice.bias) {
+      changed_[static_cast<size_t>(id)] += bias;
+    }
+    penalize(fed, choice);
+    logits = changed_.data();
+  }
+  if (!choice.allowed.empty()) {
+    changed_.resize(static_cast<size_t>(size));
+    kernels_.keep_allowed(logits, choice.allowed.data(), size, changed_.data());
+    logits = changed_.data();
+  }
+  return logits;
+}
+
+void RowChooser::scan(const float* x, int64_t size, RowNumbers& numbers) const {
+  numbers.x = x;
+  numbers.size = size;
+  numbers.maxima.resize(
+      static_cast<size_t>((size + kChoiceBlock - 1) / kChoiceBlock));
+  numbers.top = kernels_.block_maxima(x, size, numbers.maxima.data());
+}
+
+void RowChooser::at_least(const RowNumbers& row, float bound) {
+  kept_.clear();
+  for (size_t block = 0; block < row.maxima.size(); ++block) {
+    if (!(row.maxima[block] >= bound)) {
+      continue;
+    }
+    int64_t from = static_cast<int64_t>(block) * kChoiceBlock;
+    int64_t end = std::min(from + kChoiceBlock, row.size);
+    for (int64_t i = from; i < end; ++i) {
+      if (row.x[i] >= bound) {
+        kept_.push_back({static_cast<int32_t>(i), row.x[i]});
+      }
+    }
+  }
+}
+
+void RowChooser::largest(const RowNumbers& row, int64_t count) {
+  // That many blocks have a number of at least the bound.
+  float bound = -kInfinity;
+  if (count <= std::ssize(row.maxima)) {
+    bounds_ = row.maxima;
+    auto last = bounds_.begin() + count - 1;
+    std::nth_element(bounds_.begin(), last, bounds_.end(), std::greater<>());
+    bound = *last;
+  }
+  at_least(row, bound);
+  keep_likeliest(count);
+  std::ranges::sort(kept_, comes_first);
+}
+
+void RowChooser::set_terms(float top) {
+  values_.resize(kept_.size());
+  terms_.resize(kept_.size());
+  std::ranges::transform(kept_, values_.begin(), &Candidate::logprob);
+  kernels_
+      .exponentials(values_.data(), std::ssize(values_), top, terms_.data());
+}
+
+// A bound that tokens with a mass of `wanted` reach: by how many there are in
+// each step of log-probability, and the least mass that they can have.
+float RowChooser::bound_of_mass(float wanted) const {
+  constexpr int kSteps = 96;
+  constexpr float kPerStep = 0.25f;
+  int32_t counts[2][kSteps + 1] = {};  // two, since neighbours are often alike
+  for (size_t block = 0; block < row_.maxima.size(); ++block) {
+    if (!(row_.top - row_.maxima[block] < kSteps * kPerStep)) {
+      continue;
+    }
+    int64_t from = static_cast<int64_t>(block) * kChoiceBlock;
+    int64_t end = std::min(from + kChoiceBlock, row_.size);
+    for (int64_t i = from; i < end; ++i) {
+      float below = (row_.top - row_.x[i]) * (1 / kPerStep);
+      bool counts_here = below < static_cast<float>(kSteps);
+      ++counts[i % 2][counts_here ? static_cast<int>(below) : kSteps];
+    }
+  }
+  double mass = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    double edge = (step + 1) * double{kPerStep};
+    mass += (counts[0][step] + counts[1][step]) * std::exp(-edge);
+    // More than is asked for, since sums are rounded.
+    if (mass > double{wanted} * 1.001) {
+      return row_.top - static_cast<float>(edge) - 0.001f;
+    }
+  }
+  return -kInfinity;
+}
+
+// Of kept_, the likeliest ones with that mass and ties with the last of them;
+// false if all together have less.
+bool RowChooser::cut_at_mass(float wanted) {
+  set_terms(row_.top);
+  weighed_.resize(kept_.size());
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    weighed_[i] = {kept_[i], terms_[i]};
+  }
+  auto order = [](const Weighed& a, const Weighed& b) {
+    return comes_first(a.candidate, b.candidate);
+  };
+  // Halves, of which one holds the last token that stays.
+  constexpr std::ptrdiff_t kFew = 32;
+  auto begin = weighed_.begin();
+  auto end = weighed_.end();
+  float above = 0;
+  while (end - begin > kFew) {
+    auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, order);
+    float mass = above;
+    for (auto it = begin; it != middle; ++it) {
+      mass += it->weight;
+    }
+    if (mass < wanted) {
+      above = mass;
+      begin = middle;
+    } else {
+      end = middle;
+    }
+  }
+  std::sort(begin, end, order);
+  auto last = begin;
+  for (auto it = begin; it != end && (it == begin || above < wanted); ++it) {
+    above += it->weight;
+    last = it;
+  }
+  bool enough = !(above < wanted);
+  float bound = last->candidate.logprob;
+  std::erase_if(kept_, [&](const Candidate& candidate) {
+    return !(candidate.logprob >= bound);
+  });
+  return enough;
+}
+
+void RowChooser::keep_top_p(float wanted) {
+  constexpr int64_t kFew = 64;
+  largest(row_, std::min(kFew, row_.size));
+  float least = kept_.back().logprob;
+  if (cut_at_mass(wanted) && kept_.back().logprob > least) {
+    return;  // ties with the last one that stays are among them, too
+  }
+  at_least(row_, bound_of_mass(wanted));
+  if (!cut_at_mass(wanted)) {
+    at_least(row_, -kInfinity);
+    cut_at_mass(wanted);
+  }
+}
+
+void RowChooser::keep_likeliest(int64_t count) {
+  if (count < std::ssize(kept_)) {
+    auto last = kept_.begin() + count;
+    std::nth_element(kept_.begin(), last, kept_.end(), comes_first);
+    kept_.erase(last, kept_.end());
+  }
+}
+
+void RowChooser::keep_min_p(float min_p, int least, bool listed) {
+  float bound =
+      row_.top + static_cast<float>(std::log(static_cast<double>(min_p)));
+  if (!listed) {
+    at_least(row_, bound);
+    if (std::ssize(kept_) < least) {
+      largest(row_, least);
+    }
+    return;
+  }
+  auto stay = std::ranges::count_if(kept_, [&](const Candidate& candidate) {
+    return candidate.logprob >= bound;
+  });
+  keep_likeliest(std::max<std::ptrdiff_t>(stay, least));
+}
+
+void RowChooser::exclude_top_choices(const TokenChoice& choice) {
+  set_terms(row_.top);
+  float sum = 0;
+  for (float term : terms_) {
+    sum += term;
+  }
+  float least = kInfinity;
+  for (float& term : terms_) {
+    term /= sum;
+    if (term > *choice.xtc_threshold) {
+      least = std::min(least, term);
+    }
+  }
+  size_t stay = 0;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    bool special =
+        std::ranges::find(choice.xtc_special_tokens, kept_[i].token) !=
+        choice.xtc_special_tokens.end();
+    if (special || !(terms_[i] > least)) {
+      kept_[stay++] = kept_[i];
+    }
+  }
+  kept_.resize(stay);
+}
+
+bool RowChooser::filter(const TokenChoice& choice, float sum) {
+  bool listed = false;
+  if (choice.top_p > 0 && choice.top_p < 1) {
+    keep_top_p(choice.top_p * sum);
+    listed = true;
+  }
+  if (choice.min_p > 0 && choice.min_tokens_to_keep < row_.size) {
+    keep_min_p(choice.min_p, choice.min_tokens_to_keep, listed);
+    listed = true;
+  }
+  if (choice.xtc_threshold) {
+    if (!listed) {
+      at_least(row_, -kInfinity);
+    }
+    exclude_top_choices(choice);
+    listed = true;
+  }
+  if (choice.top_k > 0 && choice.top_k < row_.size) {
+    if (!listed) {
+      largest(row_, choice.top_k);
+    } else {
+      keep_likeliest(choice.top_k);
+    }
+    listed = true;
+  }
+  return listed;
+}
+
+int32_t RowChooser::draw_from_kept(const TokenChoice& choice) const {
+  float top = -kInfinity;
+  for (const Candidate& candidate : kept_) {
+    top = std::max(top, candidate.logprob);
+  }
+  Best best(
+      choice.key,
+      row_.size,
+      top,
+      std::max(choice.temperature, kLowestTemperature));
+  for (const Candidate& candidate : kept_) {
+    if (best.can_win(candidate.logprob)) {
+      best.offer(candidate.token, candidate.logprob);
+    }
+  }
+  return best.token();
+}
+
+int32_t RowChooser::draw_from_all(const TokenChoice& choice) const {
+  const float* x = row_.x;
+  float temperature = std::max(choice.temperature, kLowestTemperature);
+  Best best(choice.key, row_.size, row_.top, temperature);
+  int32_t likeliest = first_of(row_);
+  best.offer(likeliest, x[likeliest]);
+
+  // Numbers come in pairs, of a token and of the one that many after it.
+  int64_t half = row_.size / 2;
+  int64_t apart = half + row_.size % 2;
+  auto can_win = [&](int64_t from, int count) {
+    auto block = static_cast<size_t>(from / kChoiceBlock);
+    auto last = static_cast<size_t>((from + count - 1) / kChoiceBlock);
+    return best.can_win(std::max(row_.maxima[block], row_.maxima[last]));
+  };
+  uint32_t bits[2][kChoiceBlock];
+  for (int64_t from = 0; from < half; from += kChoiceBlock) {
+    int count = static_cast<int>(std::min<int64_t>(kChoiceBlock, half - from));
+    const bool wins[2] = {can_win(from, count), can_win(from + apart, count)};
+    if (!wins[0] && !wins[1]) {
+      continue;
+    }
+    kernels_.random_pairs(
+        choice.key,
+        static_cast<uint32_t>(from),
+        static_cast<uint32_t>(apart),
+        bits[0],
+        bits[1]);
+    for (int side = 0; side < 2; ++side) {
+      if (!wins[side]) {
+        continue;
+      }
+      int64_t first = from + (side == 0 ? 0 : apart);
+      uint64_t may_win = kernels_.contenders(
+          {x + first, bits[side], count, row_.top, temperature, best.value()});
+      for (; may_win != 0; may_win &= may_win - 1) {
+        int i = std::countr_zero(may_win);
+        best.offer(
+            static_cast<int32_t>(first + i),
+            x[first + i],
+            bits[side][i]);
+      }
+    }
+  }
+  if (apart > half) {
+    best.offer(static_cast<int32_t>(half), x[half]);
+  }
+  return best.token();
+}
+
+RowChooser::Result RowChooser::choose(
+    const float* logits,
+    int64_t size,
+    int32_t fed,
+    const TokenChoice& choice,
+    Candidate* top) {
+  const float* x = changed(logits, size, fed, choice);
+  scan(x, size, row_);
+  auto log_sum = [](float top, float sum) { return top + std::log(sum); };
+  std::optional<float> sum;
+  std::optional<float> raw_log_sum;
+  if (choice.temperature > 0) {
+    sum = kernels_.sum_of_exponentials(x, size, row_.top);
+  }
+  if (choice.top_logprobs) {
+    if (x == logits) {
+      raw_ = row_;
+    } else {
+      scan(logits, size, raw_);
+    }
+    float raw_sum = x == logits && sum
+        ? *sum
+        : kernels_.sum_of_exponentials(logits, size, raw_.top);
+    raw_log_sum = log_sum(raw_.top, raw_sum);
+    if (*choice.top_logprobs > 0) {
+      largest(raw_, std::min<int64_t>(*choice.top_logprobs, size));
+      for (const Candidate& candidate : kept_) {
+        *top++ = {candidate.token, candidate.logprob - *raw_log_sum};
+      }
+    }
+  }
+
+  Result result{first_of(row_), 0, 0};
+  if (choice.temperature > 0) {
+    float amount = log_sum(row_.top, *sum);
+    if (std::isfinite(amount)) {
+      logprobs_.resize(static_cast<size_t>(size));
+      kernels_.subtract(x, size, amount, logprobs_.data());
+      for (float& largest : row_.maxima) {
+        largest -= amount;
+      }
+      row_.x = logprobs_.data();
+      row_.top -= amount;
+      result.token =
+          filter(choice, *sum) ? draw_from_kept(choice) : draw_from_all(choice);
+    }
+    result.check = x[result.token] - amount;
+  } else {
+    result.check = x[result.token];
+  }
+  if (raw_log_sum) {
+    result.logprob = logits[result.token] - *raw_log_sum;
+  }
+  return result;
+}
+
+}  // namespace mlxx::kernels
