@@ -95,9 +95,9 @@ std::unique_ptr<LayerCache> DenseCache::shared_copy(int tokens) const {
     copy->keys_.reset();
     copy->values_.reset();
   } else if (tokens + kStep <= keys_->shape(2)) {
-    // The first write copies what is there: no room that nobody needs.
-    copy->keys_ = slice_tokens(*keys_, 0, tokens);
-    copy->values_ = slice_tokens(*values_, 0, tokens);
+    // The first write would copy all of it, and until then all would be held.
+    copy->keys_ = grow(keys_, *keys_, tokens, 1);
+    copy->values_ = grow(values_, *values_, tokens, 1);
   }
   return copy;
 }

@@ -326,7 +326,13 @@ void PrefixCache::insert(
     }
     throw;
   }
-  impl_->add(trie, tokens, std::move(copies));
+  PrefixEntry* kept = impl_->add(trie, tokens, std::move(copies));
+  // Nothing else could stay beside it.
+  if (impl_->memory.bytes_of(cache::memory(kept->caches)) >
+      impl_->options.max_bytes) {
+    impl_->drop(trie, kept);
+    ++impl_->stats.evictions;
+  }
   impl_->evict_to(impl_->options.max_bytes);
 }
 
@@ -355,6 +361,9 @@ int PrefixCache::tokens_to_checkpoint(
     return tokens;
   }
   int parting = found->second.nearest(prompt).length;
+  if (impl_->disk && impl_->disk->is_open(space)) {
+    parting = whole_blocks(parting);
+  }
   bool is_worth_it = parting >= std::max(impl_->options.shortest_hit, 1);
   return is_worth_it && parting > done ? std::min(tokens, parting - done)
                                        : tokens;

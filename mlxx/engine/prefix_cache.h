@@ -82,7 +82,8 @@ class PrefixCache {
   // cache::is_always_trimmable().
   static int tokens_to_checkpoint(int done, int total, bool trimmable);
   // As above for the first `total` tokens of a prompt, with a stop where it
-  // parts from prompts that are known: what a third one will begin with.
+  // parts from prompts that are known (at the boundary of blocks before that,
+  // for a space that is on disk too): what a third one will begin with.
   int tokens_to_checkpoint(
       const std::string& space,
       std::span<const int32_t> prompt,

@@ -138,6 +138,25 @@ TEST(SharedCopies, ShareMemoryUntilOneWrites) {
   EXPECT_EQ(handles(*row), own);
 }
 
+TEST(SharedCopies, OfAShortStartHoldNoMemoryOfTheRest) {
+  auto row = std::make_unique<DenseCache>();
+  feed_all(*row, 0, 1000);
+  CacheList copy;
+  copy.push_back(row->shared_copy(100));
+  start_evaluation(copy);
+  size_t bytes = 0;
+  for (const auto& held : memory(copy)) {
+    bytes += held.bytes;
+  }
+  EXPECT_LT(bytes, row->nbytes() / 2);
+  auto expected = count_up(0, 100);
+  expected.push_back(7);
+  EXPECT_EQ(feed(*copy[0], {7}), expected);
+  auto all = count_up(0, 1000);
+  all.push_back(8);
+  EXPECT_EQ(feed(*row, {8}), all);
+}
+
 TEST(SharedCopies, OfAStateExistOnlyWhereItIs) {
   CacheList caches;
   caches.push_back(std::make_unique<RecurrentCache>(1));

@@ -238,6 +238,11 @@ TEST(PrefixCache, DropsTheLeastRecentlyUsedUnderItsLimit) {
   EXPECT_EQ(prefixes.stats().bytes, 0u);
   EXPECT_EQ(prefixes.stats().entries, 0u);
   EXPECT_FALSE(prefixes.find("m", prompt(0)));
+  // What is larger than the limit takes nobody's place.
+  prefixes.insert("m", prompt(1), caches_of(prompt(1)));
+  prefixes.insert("m", count_up(0, 3000), caches_of(count_up(0, 3000)));
+  EXPECT_EQ(prefixes.stats().entries, 1u);
+  EXPECT_TRUE(prefixes.find("m", prompt(1)));
   PrefixCache nothing({.max_bytes = 0});
   nothing.insert("m", prompt(0), caches_of(prompt(0)));
   EXPECT_FALSE(nothing.find("m", prompt(0)));
