@@ -284,7 +284,25 @@ class BareWriter {
 }  // namespace
 
 std::string json_arguments(LarkWriter&, const ConstrainedTool& tool) {
-  return LarkWriter::json(tool.any ? any_object() : *tool.parameters);
+  if (tool.any) {
+    return LarkWriter::json(any_object());
+  }
+  const OrderedJson& root = *tool.parameters;
+  const OrderedJson& schema = resolved(root, root, place_of(tool));
+  auto types = type_names(schema);
+  if (!types.empty() && types != std::vector<std::string>{"object"}) {
+    fail(
+        ErrorKind::invalid_request,
+        place_of(tool),
+        "the schema can't be enforced: its type is {}, not object",
+        schema["type"].dump());
+  }
+  // Without a type any value would do; arguments are an object.
+  OrderedJson typed = root;
+  if (types.empty() && !root.contains("$ref")) {
+    typed["type"] = "object";
+  }
+  return LarkWriter::json(typed);
 }
 
 std::string tagged_arguments(

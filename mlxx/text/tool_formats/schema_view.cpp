@@ -62,10 +62,12 @@ const OrderedJson& resolved(
       "the schema can't be enforced: its references go in a circle");
 }
 
-void allow_keywords(
+namespace {
+
+// The first keyword that is neither allowed nor an annotation, or "".
+std::string other_keyword(
     const OrderedJson& schema,
-    const std::vector<std::string_view>& allowed,
-    std::string_view place) {
+    const std::vector<std::string_view>& allowed) {
   static const std::set<std::string, std::less<>> kAnnotations = {
       "title",
       "description",
@@ -86,12 +88,31 @@ void allow_keywords(
   for (const auto& [key, value] : schema.items()) {
     if (!kAnnotations.contains(key) &&
         std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
-      fail(
-          ErrorKind::invalid_request,
-          place,
-          "the schema can't be enforced: {} is not supported here",
-          json_quote(key));
+      return key;
     }
+  }
+  return "";
+}
+
+}  // namespace
+
+bool has_other_keywords(
+    const OrderedJson& schema,
+    const std::vector<std::string_view>& allowed) {
+  return !other_keyword(schema, allowed).empty();
+}
+
+void allow_keywords(
+    const OrderedJson& schema,
+    const std::vector<std::string_view>& allowed,
+    std::string_view place) {
+  std::string other = other_keyword(schema, allowed);
+  if (!other.empty()) {
+    fail(
+        ErrorKind::invalid_request,
+        place,
+        "the schema can't be enforced: {} is not supported here",
+        json_quote(other));
   }
 }
 

@@ -37,6 +37,11 @@ void allow_keywords(
     const std::vector<std::string_view>& allowed,
     std::string_view place);
 
+// Whether there is another keyword than those and annotations.
+bool has_other_keywords(
+    const OrderedJson& schema,
+    const std::vector<std::string_view>& allowed);
+
 // A part of a document as a document of its own: with its definitions.
 OrderedJson part_of_schema(const OrderedJson& root, const OrderedJson& schema);
 

@@ -152,9 +152,7 @@ bool free_string(
   }
   std::vector<std::string> types = type_names(schema);
   if (types.empty()) {
-    return !schema.contains("enum") && !schema.contains("const") &&
-        !schema.contains("allOf") && !schema.contains("properties") &&
-        !schema.contains("items");
+    return !has_other_keywords(schema, {});
   }
   bool strings = std::find(types.begin(), types.end(), "string") != types.end();
   for (const char* key :

@@ -1,0 +1,464 @@
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "mlxx/base/error.h"
+#include "mlxx/text/grammar.h"
+#include "mlxx/text/tool_format.h"
+#include "tests/generate/tiny_tokenizer.h"
+#include "tests/text/small_schema_check.h"
+#include "tests/text/tool_call_corpus.h"
+
+namespace mlxx::text {
+namespace {
+
+OrderedJson tools_of(const char* text) {
+  return parse_ordered_json(text, "tools");
+}
+
+const OrderedJson& strict_tools() {
+  static const OrderedJson tools = tools_of(R"([
+  {"type": "function", "function": {"name": "get_weather", "strict": true,
+    "description": "\"::= \\ \n <tool_call> ` /x/ 😀",
+    "parameters": {"type": "object", "properties": {
+      "city": {"type": "string", "description": "\"}]"},
+      "days": {"type": "integer", "minimum": 1, "maximum": 9},
+      "unit": {"enum": ["celsius", "fahrenheit"]},
+      "code": {"type": "string", "pattern": "^[A-Z]{2}[0-9]$"}},
+      "required": ["city", "unit"], "additionalProperties": false}}},
+  {"type": "function", "function": {"name": "set-all", "strict": true,
+    "parameters": {"type": "object", "properties": {
+      "on": {"type": "boolean"},
+      "list": {"type": "array", "items": {"$ref": "#/$defs/color"},
+               "minItems": 1, "maxItems": 3},
+      "map": {"type": "object", "properties": {"a": {"type": "integer",
+               "minimum": 0, "maximum": 99}, "b": {"$ref": "#/$defs/color"}},
+               "required": ["a"], "additionalProperties": false},
+      "short": {"type": "string", "maxLength": 5},
+      "maybe": {"type": ["boolean", "null"]}},
+      "required": ["on", "list"], "additionalProperties": false,
+      "$defs": {"color": {"enum": ["red", "blue"]}}}}},
+  {"type": "function", "function": {"name": "now", "strict": true}}])");
+  return tools;
+}
+
+constexpr int kVocabulary = 640;
+
+// Bytes, some longer tokens, and if asked for the format's markers as control
+// tokens.
+std::shared_ptr<const Tokenizer> tokenizer_for(
+    const ToolFormat& format,
+    bool control_tokens) {
+  Json json = parse_json(
+      generate::tiny_tokenizer_json(
+          {"\", \"",
+           "\": ",
+           "</",
+           "name",
+           "<tool_call>\n{",
+           "get_weather",
+           "celsius",
+           "Paris",
+           "\n</",
+           "}}",
+           ">\n",
+           "true",
+           "tool",
+           " the "},
+          false),
+      "tokenizer");
+  int id = 0;
+  for (const Json& token : json["added_tokens"]) {
+    id = std::max(id, token["id"].get<int>());
+  }
+  for (const std::string& marker : format.visible_tokens()) {
+    Json token = json["added_tokens"][0];
+    token["id"] = ++id;
+    token["content"] = marker;
+    token["special"] = control_tokens;
+    json["added_tokens"].push_back(token);
+  }
+  return Tokenizer::from_json(json.dump());
+}
+
+struct Grammar {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const GrammarTokens> tokens;
+  int32_t eos = 0;
+
+  Grammar(const ToolFormat& format, bool control_tokens)
+      : tokenizer(tokenizer_for(format, control_tokens)) {
+    eos = *tokenizer->token_to_id("</s>");
+    tokens = GrammarTokens::make(*tokenizer, kVocabulary, {&eos, 1});
+  }
+  GrammarMatcher matcher(const std::string& grammar) const {
+    return GrammarMatcher(tokens, GrammarKind::lark, grammar);
+  }
+  bool accepts(const std::string& grammar, std::string_view text) const {
+    GrammarMatcher matcher = this->matcher(grammar);
+    for (int32_t token : tokenizer->encode(text)) {
+      if (!matcher.commit(token)) {
+        return false;
+      }
+    }
+    return matcher.is_accepting();
+  }
+};
+
+// What ends a text of any content in that format.
+std::vector<std::string> ends_of(std::string_view format) {
+  std::vector<std::string> ends = {"\""};
+  const std::pair<const char*, const char*> kTags[] = {
+      {"qwen3_coder", "\n</parameter>\n"},
+      {"seed_oss", "\n</parameter>\n"},
+      {"minimax_m2", "</parameter>\n"},
+      {"muse", "</atem:parameter>\n"},
+      {"deepseek_v32", "</｜DSML｜parameter>\n"},
+      {"glm47", "</arg_value>\n"},
+      {"longcat", "</longcat_arg_value>\n"},
+      {"minicpm5", "</param>"},
+      {"function_gemma", "<escape>"},
+      {"gemma4", "<|\"|>"}};
+  for (auto [name, end] : kTags) {
+    if (format == name) {
+      ends.push_back(end);
+    }
+  }
+  return ends;
+}
+
+bool calls_have_begun(
+    const Grammar& grammar,
+    const std::vector<int32_t>& tokens) {
+  std::string text = grammar.tokenizer->decode(tokens);
+  return text.find("to=functions") != text.npos ||
+      text.find("<|message|>") == text.npos;
+}
+
+// Walks through what the masks allow, at random; where anything goes, tries
+// now and then what may end it, or the answer would never.
+std::string walk(
+    const Grammar& grammar,
+    const std::string& lark,
+    const std::vector<std::string>& ends,
+    std::mt19937& random) {
+  GrammarMatcher matcher = grammar.matcher(lark);
+  std::vector<int32_t> tokens;
+  for (int step = 0; step < 5000; ++step) {
+    std::vector<uint32_t> mask(grammar.tokens->mask_words());
+    matcher.mask(mask);
+    std::vector<int32_t> allowed;
+    for (int32_t token = 0; token < kVocabulary; ++token) {
+      if ((mask[static_cast<size_t>(token) / 32] >> (token % 32)) & 1) {
+        allowed.push_back(token);
+      }
+    }
+    if (allowed.empty()) {
+      ADD_FAILURE() << "nothing is allowed";
+      break;
+    }
+    bool may_end =
+        ((mask[static_cast<size_t>(grammar.eos) / 32] >> (grammar.eos % 32)) &
+         1) != 0;
+    if (may_end && (allowed.size() == 1 || random() % 4 == 0)) {
+      return grammar.tokenizer->decode(tokens);
+    }
+    bool ended = false;
+    if (allowed.size() > 50 && random() % 3 == 0) {
+      // Not inside of arguments: there the text of a marker would be one.
+      bool second = !calls_have_begun(grammar, tokens) && random() % 2 == 0;
+      std::string end = second ? "<|end|>" : ends[random() % ends.size()];
+      std::vector<int32_t> ids = grammar.tokenizer->encode(end);
+      if (matcher.validate(ids) == ids.size()) {
+        for (int32_t id : ids) {
+          EXPECT_TRUE(matcher.commit(id));
+          tokens.push_back(id);
+        }
+        ended = true;
+      }
+    }
+    if (ended) {
+      continue;
+    }
+    int32_t token = allowed[random() % allowed.size()];
+    // Plain letters where anything goes: what is written stays readable.
+    for (int tries = 0; allowed.size() > 50 && tries < 20; ++tries) {
+      if (token != grammar.eos && token >= ' ' && token < 127) {
+        break;
+      }
+      token = allowed[random() % allowed.size()];
+    }
+    if (token == grammar.eos) {
+      return grammar.tokenizer->decode(tokens);
+    }
+    EXPECT_TRUE(matcher.commit(token));
+    tokens.push_back(token);
+  }
+  ADD_FAILURE() << "no end: " << grammar.tokenizer->decode(tokens);
+  return "";
+}
+
+ParsedAnswer read_back(const ToolFormat& format, const std::string& text) {
+  auto parser = format.make_parser(std::nullopt, false, strict_tools());
+  ParsedAnswer answer;
+  answer.take(parser->step(text));
+  answer.take(parser->flush());
+  return answer;
+}
+
+void expect_valid_calls(const ParsedAnswer& answer, const std::string& text) {
+  for (const auto& [name, arguments] : answer.calls) {
+    OrderedJson schema;
+    bool known = false;
+    for (const OrderedJson& tool : strict_tools()) {
+      if (tool["function"]["name"] == name) {
+        known = true;
+        schema = tool["function"].value("parameters", OrderedJson::object());
+      }
+    }
+    EXPECT_TRUE(known) << name << " in " << text;
+    try {
+      OrderedJson value = parse_ordered_json(arguments, "arguments");
+      EXPECT_EQ(schema_fault(schema, schema, value), "") << arguments << "\n"
+                                                         << text;
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what() << "\n" << text;
+    }
+  }
+}
+
+class EveryFormat : public testing::TestWithParam<bool> {};
+
+TEST_P(EveryFormat, WalksOfDemandedCallsAreValidCalls) {
+  std::mt19937 random(5);
+  for (const ToolFormat* format : tool_formats()) {
+    SCOPED_TRACE(std::string(format->name()));
+    Grammar grammar(*format, GetParam());
+    ToolUse use;
+    use.tools = &strict_tools();
+    use.tokenizer = grammar.tokenizer.get();
+    for (int round = 0; round < 8; ++round) {
+      use.choice = round % 3 == 0 ? ToolChoice::named : ToolChoice::required;
+      use.named = round % 2 == 0 ? "get_weather" : "set-all";
+      use.parallel = round % 4 == 1;
+      std::string lark = *format->constraint(use);
+      std::string text = walk(grammar, lark, ends_of(format->name()), random);
+      ParsedAnswer answer = read_back(*format, text);
+      EXPECT_GE(answer.calls.size(), 1u) << text;
+      EXPECT_EQ(answer.content, "") << text;
+      if (!use.parallel) {
+        EXPECT_EQ(answer.calls.size(), 1u) << text;
+      }
+      if (use.choice == ToolChoice::named) {
+        for (const auto& call : answer.calls) {
+          EXPECT_EQ(call.first, use.named);
+        }
+      }
+      expect_valid_calls(answer, text);
+    }
+  }
+}
+
+// Free text, and calls in it that are held to their schemas.
+TEST_P(EveryFormat, FreeChoiceOfStrictTools) {
+  std::mt19937 random(9);
+  for (const ToolFormat* format : tool_formats()) {
+    SCOPED_TRACE(std::string(format->name()));
+    Grammar grammar(*format, GetParam());
+    ToolUse use;
+    use.tools = &strict_tools();
+    use.tokenizer = grammar.tokenizer.get();
+    std::string automatic = *format->constraint(use);
+    use.choice = ToolChoice::required;
+    std::string required = *format->constraint(use);
+    bool harmony = format->name() == "harmony";
+    std::string text =
+        harmony ? "<|channel|>final<|message|>So <b> it is." : "So <b> it is.";
+    EXPECT_TRUE(grammar.accepts(automatic, text));
+    EXPECT_FALSE(grammar.accepts(required, text));
+    for (int round = 0; round < 5; ++round) {
+      std::string call =
+          walk(grammar, required, ends_of(format->name()), random);
+      EXPECT_TRUE(grammar.accepts(automatic, call)) << call;
+      bool bare = format->name() == "llama3_json";
+      if (!bare && !harmony) {
+        EXPECT_TRUE(grammar.accepts(automatic, "Well: " + call)) << call;
+      }
+      // A call that is not among the tools.
+      size_t at = call.find("get_weather");
+      if (at != call.npos) {
+        std::string wrong = call;
+        wrong.replace(at, 11, "get_whether");
+        EXPECT_FALSE(grammar.accepts(automatic, wrong)) << wrong;
+      }
+      if (size_t unit = call.find("celsius"); unit != call.npos) {
+        std::string wrong = call;
+        wrong.replace(unit, 7, "kelvins");
+        EXPECT_FALSE(grammar.accepts(required, wrong)) << wrong;
+      }
+    }
+    use.choice = ToolChoice::automatic;
+    use.parallel = false;
+    std::string single = *format->constraint(use);
+    use.choice = ToolChoice::named;
+    use.named = "now";
+    std::string one = walk(
+        grammar,
+        *format->constraint(use),
+        ends_of(format->name()),
+        random);
+    EXPECT_TRUE(grammar.accepts(single, one)) << one;
+    if (!harmony) {
+      EXPECT_FALSE(grammar.accepts(single, one + one)) << one;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ToolConstraint,
+    EveryFormat,
+    testing::Values(false, true),
+    [](const auto& info) {
+      return info.param ? "ControlTokens" : "PlainText";
+    });
+
+// Corpus cases that a model held to a grammar could have written.
+TEST(ToolConstraint, NothingToConstrain) {
+  OrderedJson tools = corpus_tools();
+  for (const ToolFormat* format : tool_formats()) {
+    ToolUse use;
+    use.tools = &tools;
+    EXPECT_FALSE(format->constraint(use)) << format->name();
+    use.choice = ToolChoice::none;
+    EXPECT_FALSE(format->constraint(use));
+    use.tools = nullptr;
+    use.choice = ToolChoice::automatic;
+    EXPECT_FALSE(format->constraint(use));
+  }
+}
+
+std::string error_of(const ToolFormat& format, const OrderedJson& tools) {
+  ToolUse use;
+  use.tools = &tools;
+  use.choice = ToolChoice::required;
+  try {
+    format.constraint(use);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_request);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ToolConstraint, WhatCantBeEnforcedIsRefusedWithTheToolsName) {
+  const char* const schemas[] = {
+      R"({"type":"object","properties":{"a":{"type":"wat"}}})",
+      R"({"type":"object","properties":{"a":{"$ref":"#/$defs/none"}}})",
+      R"({"type":"object","properties":{"a":{"$ref":"https://x.org/s"}}})",
+      R"({"type":"object","properties":{"a":{"type":"string","pattern":"^a\\!($"}}})",
+      R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})",
+      R"({"type":"object","properties":[]})",
+      R"({"type":"array"})",
+      R"({"type":"object","properties":{"a":{"type":"integer","minimum":5,"maximum":4}},"required":["a"]})",
+  };
+  for (const ToolFormat* format : tool_formats()) {
+    for (const char* schema : schemas) {
+      OrderedJson tools = tools_of(R"([{"type":"function","function":
+          {"name":"good"}},{"type":"function","function":{"name":"bad_one"}}])");
+      tools[1]["function"]["parameters"] = tools_of(schema);
+      std::string error = error_of(*format, tools);
+      EXPECT_NE(error.find("bad_one"), error.npos)
+          << format->name() << " " << schema << " " << error;
+    }
+  }
+}
+
+TEST(ToolConstraint, OddListsAreRefused) {
+  const ToolFormat& format = tool_format_named("json_tags");
+  for (const char* tools :
+       {R"([1])",
+        R"([{"type":"function"}])",
+        R"([{"function":{"name":""}}])",
+        R"([{"function":{"name":"a b"}}])",
+        R"([{"function":{"name":"a"}},{"function":{"name":"a"}}])",
+        R"([{"function":{"name":"a","parameters":[]}}])",
+        R"([])"}) {
+    EXPECT_NE(error_of(format, tools_of(tools)), "") << tools;
+  }
+  OrderedJson tools = corpus_tools();
+  ToolUse use;
+  use.tools = &tools;
+  use.choice = ToolChoice::named;
+  use.named = "nobody";
+  EXPECT_THROW(format.constraint(use), Error);
+}
+
+// Schemas that have broken grammar compilers.
+TEST(ToolConstraint, SchemasThatAreSupported) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type":"object","properties":{"l":{"type":"array","items":
+           {"$ref":"#/$defs/t"}}},"$defs":{"t":{"enum":["é\"x"]}}})",
+       R"({"l": ["é\"x"]})"},
+      {R"({"type":"object","properties":{"t":{"$ref":"#/$defs/t"}},"$defs":
+           {"t":{"type":"object","properties":{"k":{"type":"array","items":
+           {"$ref":"#/$defs/t"}}},"additionalProperties":false}}})",
+       R"({"t": {"k": [{"k": []}, {}]}})"},
+      {R"({"type":"object","properties":{"s":{"type":"string",
+           "maxLength":5000}}})",
+       R"({"s": "abc"})"},
+      {R"({"type":"object","properties":{"c":{"const":null}}})",
+       R"({"c": null})"},
+      {R"({"type":"object","properties":{"s":{"type":"string",
+           "pattern":"b+"}}})",
+       R"({"s": "abba"})"},
+      {R"({"type":"object","properties":{}})", R"({})"},
+      {R"({})", R"({})"},
+      {R"({"type":"object","properties":{"o":{"oneOf":[{"type":"integer"},
+           {"type":"boolean"}]}}})",
+       R"({"o": 5})"},
+  };
+  for (auto [schema, arguments] : cases) {
+    OrderedJson tools = tools_of(R"([{"function":{"name":"f"}}])");
+    tools[0]["function"]["parameters"] = tools_of(schema);
+    ToolUse use;
+    use.tools = &tools;
+    use.choice = ToolChoice::required;
+    for (const ToolFormat* format : tool_formats()) {
+      try {
+        EXPECT_TRUE(format->constraint(use));
+      } catch (const Error& error) {
+        ADD_FAILURE() << format->name() << " " << schema << error.what();
+      }
+    }
+    const ToolFormat& format = tool_format_named("json_tags");
+    Grammar grammar(format, false);
+    std::string call = fmt::format(
+        "<tool_call>\n{{\"name\": \"f\", \"arguments\": {}}}\n</tool_call>",
+        arguments);
+    EXPECT_TRUE(grammar.accepts(*format.constraint(use), call)) << call;
+    std::string raw = call;
+    if (size_t at = raw.find("abc"); at != raw.npos) {
+      raw.insert(at, "\n");  // a raw control character
+      EXPECT_FALSE(grammar.accepts(*format.constraint(use), raw));
+    }
+  }
+}
+
+TEST(ToolConstraint, ManyOptionalProperties) {
+  OrderedJson tools = tools_of(R"([{"function":{"name":"f","parameters":
+      {"type":"object","properties":{}}}}])");
+  OrderedJson& properties = tools[0]["function"]["parameters"]["properties"];
+  for (int i = 0; i < 300; ++i) {
+    properties[fmt::format("p{}", i)] = {{"type", "integer"}};
+  }
+  ToolUse use;
+  use.tools = &tools;
+  use.choice = ToolChoice::required;
+  for (const char* name : {"json_tags", "qwen3_coder", "gemma4", "pythonic"}) {
+    EXPECT_TRUE(tool_format_named(name).constraint(use)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::text
