@@ -87,8 +87,19 @@ void add(RerankAnswer& answer, RerankAnswer part) {
   answer.tokens += part.tokens;
 }
 
+void check_kind(const EmbedRequest& request) {
+  if (!request.texts.empty() && !request.token_lists.empty()) {
+    fail(
+        ErrorKind::invalid_request,
+        "input",
+        "must be texts or token ids, not both");
+  }
+}
+void check_kind(const RerankRequest&) {}
+
 template <typename Request>
 void check(const Request& request, const VectorLimits& limits) {
+  check_kind(request);
   const size_t inputs = inputs_of(request);
   if (inputs == 0) {
     fail(ErrorKind::invalid_request, "input", "is empty");
@@ -238,12 +249,6 @@ void embed(
     EmbedRequest request,
     EmbedSink sink,
     const VectorLimits& limits) {
-  if (!request.texts.empty() && !request.token_lists.empty()) {
-    fail(
-        ErrorKind::invalid_request,
-        "input",
-        "must be texts or token ids, not both");
-  }
   start<EmbedAnswer>(engine, std::move(request), std::move(sink), limits);
 }
 

@@ -14,19 +14,19 @@ namespace mlxx::engine {
 class Engine;
 
 struct EmbedRequest {
-  std::string model;
+  std::string model = {};
   // One of the two: texts, or the token ids of texts as they are.
-  std::vector<std::string> texts;
-  std::vector<std::vector<int32_t>> token_lists;
+  std::vector<std::string> texts = {};
+  std::vector<std::vector<int32_t>> token_lists = {};
   int dimensions = 0;  // only the first numbers of each vector; 0: all
-  std::optional<bool> normalize;  // absent: as the model says
+  std::optional<bool> normalize = {};  // absent: as the model says
   // What goes before every text; absent both: the model's default.
-  std::optional<std::string> prompt;
-  std::optional<std::string> prompt_name;
+  std::optional<std::string> prompt = {};
+  std::optional<std::string> prompt_name = {};
   int max_tokens = 0;  // of one text, the rest is cut off; 0: the model's
   // Asked on the engine's thread before each part of the work; false: the
   // client went away, the rest is cancelled. Null: always wanted.
-  std::function<bool()> is_wanted;
+  std::function<bool()> is_wanted = {};
 };
 
 struct EmbedAnswer {
@@ -36,12 +36,12 @@ struct EmbedAnswer {
 };
 
 struct RerankRequest {
-  std::string model;
-  std::string query;
-  std::vector<std::string> documents;
+  std::string model = {};
+  std::string query = {};
+  std::vector<std::string> documents = {};
   bool raw_scores = false;  // without the function that the model applies
   int max_tokens = 0;       // of a pair; 0: the model's
-  std::function<bool()> is_wanted;  // as above
+  std::function<bool()> is_wanted = {};  // as above
 };
 
 struct RerankAnswer {

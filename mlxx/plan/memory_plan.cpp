@@ -31,6 +31,27 @@ size_t bytes_of(const std::vector<mx::array>& arrays) {
   return bytes;
 }
 
+// Packed matrices are cut from pieces of 32 MiB that begin at a huge page
+// (kernels/panel_memory.h); the last piece may be smaller.
+size_t in_pieces(size_t packed) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  constexpr size_t kPiece = 16 * kHugePage;
+  const size_t rest = packed % kPiece;
+  const size_t whole = packed / kPiece * (kPiece + kHugePage);
+  return rest == 0
+      ? whole
+      : whole + (rest + kHugePage - 1) / kHugePage * kHugePage + kHugePage;
+}
+
+size_t weights_of(const models::Model& model) {
+  size_t packed = 0;
+  size_t other = 0;
+  model.visit([&](const std::string&, const Parameter& parameter) {
+    (parameter.packed() ? packed : other) += parameter.nbytes();
+  });
+  return in_pieces(packed) + other;
+}
+
 void require_positive(const char* name, int value) {
   if (value < 1) {
     fail(ErrorKind::invalid_request, name, "must be at least 1, got {}", value);
@@ -55,13 +76,14 @@ int largest(int limit, const Fits& fits) {
 ModelMemory::ModelMemory(std::shared_ptr<const models::Model> model)
     : model_(std::move(model)),
       summary_(model_->summary()),
+      weights_(weights_of(*model_)),
       growth_(state_growth(*model_)),
       in_blocks_(std::ranges::any_of(growth_, [](const auto& growth) {
         return growth.kind == "blocks";
       })) {}
 
 size_t ModelMemory::weights() const {
-  return summary_.weight_bytes;
+  return weights_;
 }
 
 size_t ModelMemory::state(int tokens) const {

@@ -38,8 +38,7 @@ struct MemoryPlan {
 // requests are admitted by it. Calls from the thread that owns MLX.
 class ModelMemory {
  public:
-  // A loaded model, or one of LoadOptions::sizes_only, which says the same
-  // but for what loading cuts off from larger pieces of memory.
+  // A loaded model, or one of LoadOptions::sizes_only, which says the same.
   explicit ModelMemory(std::shared_ptr<const models::Model> model);
 
   const models::ModelSummary& summary() const {
@@ -71,6 +70,7 @@ class ModelMemory {
 
   std::shared_ptr<const models::Model> model_;
   models::ModelSummary summary_;
+  size_t weights_ = 0;
   std::vector<StateGrowth> growth_;
   bool in_blocks_ = false;  // of a kernel that works outside of MLX's memory
   mutable std::map<std::pair<int, int>, size_t> traced_;

@@ -73,14 +73,17 @@ class Contract : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(Contract, HoldsForAWorkload) {
-  const Workload work{.context = 1500, .rows = 3, .prefill_step = 256};
+  // MLX's own operations are slow on a CPU.
+  const Workload work = GetParam().fallback
+      ? Workload{.context = 500, .rows = 2, .prefill_step = 256}
+      : Workload{.context = 1500, .rows = 3, .prefill_step = 256};
   const MemoryPlan plan = ModelMemory(load(true)).plan(work);
 
   clear_cache();
   const size_t base = GetParam().fallback ? base_ : memory_use().active;
   auto model = load(false);
   const size_t weights = memory_use().active - base;
-  EXPECT_NEAR(weights, plan.weights, 0.1 * weights + 2.5 * kMegabyte);
+  EXPECT_NEAR(weights, plan.weights, 0.02 * weights + 0.3 * kMegabyte);
 
   reset_peak_memory();
   std::vector<cache::CacheList> rows;
@@ -146,7 +149,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"blocks", kLlama, false, true},
         Case{"dense", kLlama, true, false},
-        Case{"dense_4bit", kLlama, true, true},
         Case{"windows", kWindows, true, false},
         Case{"windows_fused", kWindows, false, false},
         Case{"recurrent", kRecurrent, false, false, 14 * kMegabyte},
