@@ -46,6 +46,11 @@ class ResponseOutput {
           break;
       }
     }
+    const bool in_text =
+        !steps.empty() && steps.back().kind == SegmentKind::text;
+    if (!steps.empty() && !in_text) {
+      waiting_ = OrderedJson::array();
+    }
     return std::move(events_);
   }
 
@@ -125,14 +130,12 @@ class ResponseOutput {
                   "response.reasoning_summary_text.delta",
                   "summary_index")
             : item_event("response.reasoning_text.delta", "content_index");
-        waiting_ = OrderedJson::array();
         break;
       case SegmentKind::text:
         event = item_event("response.output_text.delta", "content_index");
         break;
       case SegmentKind::call:
         event = item_event("response.function_call_arguments.delta", "");
-        waiting_ = OrderedJson::array();
         break;
     }
     event["delta"] = step.text;

@@ -27,7 +27,7 @@ constexpr std::string_view kCall =
 constexpr std::string_view kTool =
     R"([{"type": "function", "name": "f", "description": "d", "strict": true, )"
     R"("parameters": {"type": "object"}, "allowed_callers": ["direct"], )"
-    R"("defer_loading": false, "output_schema": {"type": "object"}}])";
+    R"("defer_loading": false, "async": false, "output_schema": {"type": "object"}}])";
 constexpr std::string_view kNamed =
     R"({"type": "allowed_tools", "mode": "auto", )"
     R"("tools": [{"type": "function", "name": "f"}]})";
@@ -157,9 +157,10 @@ constexpr auto kFields = std::to_array<Field>({
      "false.",
      R"([{"type": "function", "name": "f", "defer_loading": true}])"},
     {"tools[].async",
-     kRefused,
-     R"([{"type": "function", "name": "f", "async": true}])",
-     "is not supported"},
+     kHonoured,
+     kTool,
+     "false.",
+     R"([{"type": "function", "name": "f", "async": true}])"},
     {"tools[].output_schema",
      kHint,
      kTool,
@@ -289,9 +290,10 @@ constexpr auto kFields = std::to_array<Field>({
      "Every prompt is cached."},
     {"prompt_cache_options.ttl", kHint, R"({"ttl": "30m"})", ""},
     {"prompt_cache_options.prewarm",
-     kRefused,
-     R"({"prewarm": true})",
-     "is not supported"},
+     kHonoured,
+     R"({"prewarm": false})",
+     "false.",
+     R"({"prewarm": true})"},
     {"prompt_cache_options.comparison_response_id",
      kRefused,
      R"({"comparison_response_id": "resp_1"})",

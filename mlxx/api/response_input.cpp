@@ -141,7 +141,7 @@ OrderedJson read_call_output(const FieldReader& item, const Context& context) {
       {"id", item_id(item, "fco_", context)},
       {"type", "function_call_output"},
       {"status", "completed"},
-      {"call_id", item.required_string("call_id", kMaxNameBytes)}};
+      {"call_id", item.string("call_id", kMaxNameBytes).value_or("")}};
   if (output->is_array()) {
     check_part_types(item, "output", " input_text ");
     out["output"] = OrderedJson::array();

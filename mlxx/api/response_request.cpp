@@ -332,7 +332,10 @@ ResponseRequest read_response_request(
     const Context& context) {
   ResponseRequest out;
   const FieldReader fields(
-      body, response_fields(), context.limits.strict, out.ignored);
+      body,
+      response_fields(),
+      context.limits.strict,
+      out.ignored);
   with_input_error([&] {
     check_background(fields);
     OrderedJson echo = OrderedJson::object();
@@ -348,8 +351,11 @@ ResponseRequest read_response_request(
     echo["top_p"] = rounded(base.sampling.top_p);
     echo["top_logprobs"] = base.top_logprobs.value_or(0);
     out.stream = fields.boolean("stream").value_or(false);
-    for (const char* name : {"stream_options", "prompt_cache_options"}) {
-      fields.object(name);  // refuses by the table; the rest are hints
+    fields.object("stream_options");  // its fields are hints
+    if (auto cache = fields.object("prompt_cache_options")) {
+      if (cache->boolean("prewarm").value_or(false)) {
+        cache->refuse("prewarm", "must be false", "unsupported_value");
+      }
     }
     out.store = read_store(fields, context);
     out.plan = plan_chat(std::move(base), wishes, context);
@@ -363,7 +369,10 @@ std::string count_response_tokens(
     const Context& context,
     std::vector<std::string>& ignored) {
   const FieldReader fields(
-      body, response_fields(), context.limits.strict, ignored);
+      body,
+      response_fields(),
+      context.limits.strict,
+      ignored);
   return with_input_error([&] {
     ResponseRequest unused;
     OrderedJson echo = OrderedJson::object();

@@ -54,6 +54,12 @@ void check_callers(const FieldReader& tool) {
         "must be false: there is no search for tools",
         "unsupported_value");
   }
+  if (tool.boolean("async").value_or(false)) {
+    tool.refuse(
+        "async",
+        "must be false: the answer waits for its tools",
+        "unsupported_value");
+  }
 }
 
 OrderedJson echo_of(const OrderedJson& tool) {
