@@ -179,7 +179,6 @@ int run(ServeOptions options) {
       break;
     }
   }
-  signals.let_the_next_one_kill();
   log_info("[serve] stopping");
   http.stop_accepting();
   services->engine->drain(

@@ -1,58 +1,77 @@
 #include "apps/mlxx/stop_signals.h"
 
+#include <atomic>
 #include <cerrno>
+#include <cstring>
 
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "apps/mlxx/exit_codes.h"
+#include "mlxx/base/error.h"
 
 namespace mlxx::apps {
 
 namespace {
 
-extern "C" void end_at_once(int) {
-  _exit(kExitInterrupted);
+// A signal handler can reach nothing but globals. Blocking the signals and
+// waiting for them would not do: libraries start threads before main().
+std::atomic<int> g_signals{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int> g_wake_read{-1};
+std::atomic<int> g_wake_write{-1};
+
+extern "C" void count_stop_signal(int) {
+  int error = errno;
+  if (g_signals.fetch_add(1) > 0) {
+    _exit(kExitInterrupted);
+  }
+  [[maybe_unused]] ssize_t written = write(g_wake_write.load(), "", 1);
+  errno = error;
 }
 
 }  // namespace
 
 StopSignals::StopSignals() {
-  sigemptyset(&signals_);
-  sigaddset(&signals_, SIGTERM);
-  sigaddset(&signals_, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals_, &previous_);
-}
-
-StopSignals::~StopSignals() {
-  pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-}
-
-bool StopSignals::wait(std::chrono::milliseconds patience) {
-  // sigtimedwait() is not on macOS: a look now and then costs nothing.
-  constexpr auto kPause = std::chrono::milliseconds(20);
-  auto end = std::chrono::steady_clock::now() + patience;
-  for (;;) {
-    sigset_t pending;
-    sigpending(&pending);
-    if (sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT)) {
-      int signal = 0;
-      return sigwait(&signals_, &signal) == 0;
-    }
-    if (std::chrono::steady_clock::now() >= end) {
-      return false;
-    }
-    usleep(
-        std::chrono::duration_cast<std::chrono::microseconds>(kPause).count());
+  int wake[2];
+  if (pipe(wake) != 0) {
+    fail(
+        ErrorKind::internal,
+        "serve",
+        "no pipe can be made, {}",
+        std::strerror(errno));
+  }
+  for (int end : wake) {
+    fcntl(end, F_SETFD, FD_CLOEXEC);
+    fcntl(end, F_SETFL, O_NONBLOCK);
+  }
+  g_wake_read = wake[0];
+  g_wake_write = wake[1];
+  g_signals = 0;
+  struct sigaction action{};
+  action.sa_handler = count_stop_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, &previous_term_);
+  sigaction(SIGINT, nullptr, &previous_int_);
+  // A shell's background jobs are not to hear Ctrl-C.
+  if (previous_int_.sa_handler != SIG_IGN) {
+    sigaction(SIGINT, &action, nullptr);
   }
 }
 
-void StopSignals::let_the_next_one_kill() {
-  struct sigaction action{};
-  action.sa_handler = end_at_once;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-  pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+StopSignals::~StopSignals() {
+  sigaction(SIGTERM, &previous_term_, nullptr);
+  sigaction(SIGINT, &previous_int_, nullptr);
+  close(g_wake_write.exchange(-1));
+  close(g_wake_read.exchange(-1));
+}
+
+bool StopSignals::wait(std::chrono::milliseconds patience) {
+  pollfd wake{g_wake_read, POLLIN, 0};
+  poll(&wake, 1, static_cast<int>(patience.count()));
+  return g_signals > 0;
 }
 
 }  // namespace mlxx::apps

@@ -5,8 +5,8 @@
 
 namespace mlxx::apps {
 
-// SIGTERM and SIGINT as something to wait for. Made before any other thread,
-// so that all of them leave the signals to whoever waits here.
+// While it lives, the first SIGTERM or SIGINT is something to wait for and the
+// second ends the process at once. One at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -16,12 +16,10 @@ class StopSignals {
 
   // True if one came, within that time or before.
   bool wait(std::chrono::milliseconds patience);
-  // From now on the next one ends the process at once.
-  void let_the_next_one_kill();
 
  private:
-  sigset_t signals_{};
-  sigset_t previous_{};
+  struct sigaction previous_term_{};
+  struct sigaction previous_int_{};
 };
 
 }  // namespace mlxx::apps
