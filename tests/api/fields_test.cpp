@@ -1,4 +1,6 @@
+#include <fstream>
 #include <functional>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 #include "mlxx/api/messages.h"
 #include "mlxx/api/tokenize.h"
 #include "mlxx/api/vectors.h"
+#include "tests/api/fields_page.h"
 #include "tests/api/random_bodies.h"
 #include "tests/api/tiny_model.h"
 
@@ -326,6 +329,14 @@ TEST(FieldTables, PathsAreUniqueAndHaveParents) {
       EXPECT_TRUE(OrderedJson::accept(field.example)) << field.path;
     }
   }
+}
+
+TEST(FieldTables, ThePageShowsThem) {
+  std::ifstream file(MLXX_TEST_DATA "/../../docs/request-fields.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == fields_page())
+      << "build/tests/openai_transcripts page > docs/request-fields.md";
 }
 
 TEST(FieldReader, ReadsNoFieldThatItsTableDoesNotHonour) {
