@@ -87,6 +87,9 @@ std::shared_ptr<server::EnginePort> make_engine(
   if (options.prompt_cache_dir) {
     pool.prefixes.folder = *options.prompt_cache_dir;
   }
+  if (options.prompt_cache_disk_bytes) {
+    pool.prefixes.max_disk_bytes = *options.prompt_cache_disk_bytes;
+  }
   // Of a whole folder, each when it is asked for.
   std::vector<std::string> load_first;
   if (!options.models.empty()) {

@@ -334,6 +334,15 @@ void add_engine_options(CLI::App& verb, ServeOptions& options) {
           "Keep them in this folder over a restart")
       ->type_name("FOLDER")
       ->group(group);
+  verb.add_option_function<std::string>(
+          "--prompt-cache-disk-bytes",
+          [&options](const std::string& text) {
+            options.prompt_cache_disk_bytes =
+                parse_bytes(text, "--prompt-cache-disk-bytes");
+          },
+          "Most that may be in that folder; 8 GiB if it is not given")
+      ->type_name("BYTES")
+      ->group(group);
   verb.add_option(
           "--response-store",
           options.response_store,

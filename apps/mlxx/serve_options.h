@@ -40,6 +40,7 @@ struct ServeOptions {
   std::optional<size_t> memory_budget;
   std::optional<size_t> prompt_cache_bytes;
   std::optional<std::string> prompt_cache_dir;
+  std::optional<size_t> prompt_cache_disk_bytes;
   std::optional<std::string> response_store;
   std::string device;
   double drain_seconds = 30;
