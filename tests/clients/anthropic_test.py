@@ -19,6 +19,8 @@ WEATHER = {
         "additionalProperties": False,
     },
 }
+# The default model would go on calling until the limit.
+ONE_CALL = {"type": "any", "disable_parallel_tool_use": True}
 
 
 class AnthropicTest(unittest.TestCase):
@@ -30,8 +32,9 @@ class AnthropicTest(unittest.TestCase):
         )
 
     def options(self, **more):
-        return {"model": self.server.chat_model, "messages": QUESTION, "temperature": 0,
-                "max_tokens": 24} | more
+        # The package does not name the temperature any more.
+        return {"model": self.server.chat_model, "messages": QUESTION,
+                "extra_body": {"temperature": 0}, "max_tokens": 24} | more
 
     def create(self, **more):
         return self.client.messages.create(**self.options(**more))
@@ -79,14 +82,14 @@ class AnthropicTest(unittest.TestCase):
 
     def test_tools(self):
         asked = [{"role": "user", "content": "How warm is it in Oslo?"}]
-        first = self.create(messages=asked, tools=[WEATHER], tool_choice={"type": "any"},
+        first = self.create(messages=asked, tools=[WEATHER], tool_choice=ONE_CALL,
                             max_tokens=96)
         self.assertEqual(first.stop_reason, "tool_use")
         use = [block for block in first.content if block.type == "tool_use"][0]
         self.assertEqual(use.name, "get_weather")
         self.assertEqual(set(use.input), {"city", "unit"})
         with self.client.messages.stream(**self.options(
-                messages=asked, tools=[WEATHER], tool_choice={"type": "any"},
+                messages=asked, tools=[WEATHER], tool_choice=ONE_CALL,
                 max_tokens=96)) as stream:
             final = stream.get_final_message()
         self.assertEqual(
@@ -105,7 +108,7 @@ class AnthropicTest(unittest.TestCase):
 
     def test_errors(self):
         with self.assertRaises(anthropic.BadRequestError) as caught:
-            self.create(temperature=5)
+            self.create(extra_body={"temperature": 5})
         self.assertEqual(caught.exception.body["error"]["type"], "invalid_request_error")
         with self.assertRaises(anthropic.NotFoundError):
             self.create(model="no-such-model")

@@ -50,8 +50,10 @@ class LiveServer:
     def __exit__(self, kind, *_):
         self.process.terminate()
         code = self.process.wait(timeout=60)
+        log = self.output()
+        self.log.close()
         if kind is not None or code != 0:
-            print(self.output(), file=sys.stderr)
+            print(log, file=sys.stderr)
         if kind is None and code != 0:
             raise RuntimeError(f"the server ended with {code}")
 

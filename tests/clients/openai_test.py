@@ -132,7 +132,7 @@ class OpenAiTest(unittest.TestCase):
     def test_streamed_tools(self):
         options = {"model": self.server.chat_model, "temperature": 0, "max_tokens": 96,
                    "messages": [{"role": "user", "content": "How warm is it in Oslo?"}],
-                   "tools": [WEATHER], "tool_choice": "required"}
+                   "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False}
         with self.client.chat.completions.stream(**options) as stream:
             streamed = stream.get_final_completion().choices[0]
         whole = self.client.chat.completions.create(**options).choices[0]

@@ -64,6 +64,8 @@ test("openai: tools, whole and streamed", async () => {
     messages: [{ role: "user", content: "How warm is it in Oslo?" }],
     tools: [weather],
     tool_choice: { type: "function", function: { name: "get_weather" } },
+    // The default model would go on calling until the limit.
+    parallel_tool_calls: false,
     temperature: 0,
     max_tokens: 96,
   };
@@ -119,7 +121,7 @@ test("anthropic: messages, stream and tools", async () => {
     ...options,
     max_tokens: 96,
     tools: [{ name: "get_weather", input_schema: weather.function.parameters }],
-    tool_choice: { type: "tool", name: "get_weather" },
+    tool_choice: { type: "tool", name: "get_weather", disable_parallel_tool_use: true },
   });
   expect(used.stop_reason).toBe("tool_use");
   expect(used.content.find((block) => block.type === "tool_use").name).toBe("get_weather");
@@ -165,6 +167,7 @@ test("ai: a tool that is called", async () => {
       }),
     },
     toolChoice: "required",
+    providerOptions: { mlxx: { parallel_tool_calls: false } },
     stopWhen: stepCountIs(1),
     temperature: 0,
     maxOutputTokens: 96,
