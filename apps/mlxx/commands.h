@@ -31,6 +31,7 @@ void add_pull_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_rm_command(CLI::App& app, CommandContext& context);
 void add_show_command(CLI::App& app, CommandContext& context);
+void add_fit_command(CLI::App& app, CommandContext& context);
 void add_doctor_command(CLI::App& app, CommandContext& context);
 void add_runtime_command(CLI::App& app, CommandContext& context);
 void add_architectures_command(CLI::App& app, CommandContext& context);

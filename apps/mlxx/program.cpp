@@ -37,6 +37,7 @@ constexpr AddCommand kCommands[] = {
     add_embed_command,
     add_rerank_command,
     add_show_command,
+    add_fit_command,
     add_list_command,
     add_pull_command,
     add_rm_command,
