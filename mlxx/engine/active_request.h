@@ -14,7 +14,7 @@
 namespace mlxx::engine {
 
 struct ActiveRequest;
-struct LoadedModel;
+struct ScheduledModel;
 
 // One choice that is computed: its answer and its row.
 struct Sequence {
@@ -37,7 +37,7 @@ struct ActiveRequest {
   uint64_t id = 0;
   Request request;
   Sink sink;
-  LoadedModel* model = nullptr;
+  ScheduledModel* model = nullptr;
   std::unique_ptr<Lease> lease;
   std::vector<std::unique_ptr<Sequence>> choices;
   std::future<BuiltGrammar> grammar;

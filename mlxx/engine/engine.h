@@ -14,7 +14,7 @@ namespace mlxx::engine {
 struct EngineOptions {
   int max_rows = 32;       // decoded together (--decode-concurrency)
   int max_queue = 256;     // requests that wait; more are Busy
-  int prefill_step = 512;  // tokens of a prompt between two decode steps, most
+  int prefill_step = 512;  // tokens of a prompt computed at once, most
 };
 
 // Counters since the start, and what is now. Times in seconds.

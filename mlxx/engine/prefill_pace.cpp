@@ -11,7 +11,6 @@ constexpr int kMinChunk = 16;
 // Alone, a chunk may take this long: then a cancellation or a request that
 // comes meanwhile is seen.
 constexpr double kAloneSeconds = 0.5;
-constexpr int kAloneSteps = 4;  // and have so many times prefill_step tokens
 // Weight of the newest measurement.
 constexpr double kNewest = 0.3;
 
@@ -50,17 +49,17 @@ void PrefillPace::prefilled(int tokens, double seconds, bool behind_step) {
   tokens_per_second_ = averaged(tokens_per_second_, tokens / own);
 }
 
-int PrefillPace::chunk(int left, double step_seconds, double share) const {
+int PrefillPace::chunk(int left, double hold_seconds, double share) const {
   double wanted = prefill_step_;
   if (tokens_per_second_ > 0) {
     wanted =
-        tokens_per_second_ * (step_seconds > 0 ? step_seconds : kAloneSeconds);
-  } else if (step_seconds > 0) {
+        tokens_per_second_ * (hold_seconds > 0 ? hold_seconds : kAloneSeconds);
+  } else if (hold_seconds > 0) {
     wanted = kMinChunk * 4;  // a careful first try
   }
-  int most = step_seconds > 0 ? prefill_step_ : prefill_step_ * kAloneSteps;
-  // The order of the limits: a small prefill_step is obeyed.
-  double tokens = std::min<double>(std::max<double>(wanted, kMinChunk), most);
+  // The order of the limits: memory is planned for chunks of prefill_step.
+  double tokens =
+      std::min<double>(std::max<double>(wanted, kMinChunk), prefill_step_);
   if (share < 1) {
     tokens *= share;
     return left <= tokens     ? left
@@ -68,13 +67,14 @@ int PrefillPace::chunk(int left, double step_seconds, double share) const {
                               : 0;
   }
   // One chunk a quarter longer is better than a second one of a few tokens.
-  return left <= most && left <= tokens * 1.25 ? left
-                                               : static_cast<int>(tokens);
+  return left <= prefill_step_ && left <= tokens * 1.25
+      ? left
+      : static_cast<int>(tokens);
 }
 
-double PrefillPace::share_of(int tokens, double step_seconds) const {
+double PrefillPace::share_of(int tokens, double hold_seconds) const {
   // Of a chunk that nothing limits but the pace.
-  int whole = chunk(prefill_step_ * kAloneSteps * 2, step_seconds, 1);
+  int whole = chunk(prefill_step_ * 2, hold_seconds, 1);
   return static_cast<double>(tokens) / whole;
 }
 

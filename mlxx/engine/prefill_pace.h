@@ -8,7 +8,7 @@ namespace mlxx::engine {
 // pace because of a long prompt.
 class PrefillPace {
  public:
-  // prefill_step: the most tokens of one chunk while others decode.
+  // prefill_step: the most tokens of one chunk.
   explicit PrefillPace(int prefill_step);
 
   // A step of `rows` rows took `seconds`, with no prompt between.
@@ -18,12 +18,12 @@ class PrefillPace {
   void prefilled(int tokens, double seconds, bool behind_step);
 
   // Tokens of the next chunk, of `left` that a prompt still needs: all of
-  // them, if few would be left over. `step_seconds`: of the decode step that
-  // waits meanwhile; 0 if nobody does. `share`: of a chunk, what other prompts
+  // them, if few would be left over. `hold_seconds`: how long it may hold up
+  // decode steps; 0 if nobody decodes. `share`: of a chunk, what other prompts
   // left of it; 0 tokens if that is not worth a pass over the weights.
-  int chunk(int left, double step_seconds, double share = 1) const;
+  int chunk(int left, double hold_seconds, double share = 1) const;
   // Which share of a chunk so many tokens are.
-  double share_of(int tokens, double step_seconds) const;
+  double share_of(int tokens, double hold_seconds) const;
 
   // Of one decode step; 0 if none was measured.
   double step_seconds() const {

@@ -234,13 +234,13 @@ void Scheduler::count(const ActiveRequest& request) {
   }
 }
 
-void Scheduler::runner_worked(LoadedModel& model) {
+void Scheduler::runner_worked(ScheduledModel& model) {
   model.failures = 0;
   model.failure.reset();
 }
 
 void Scheduler::runner_failed(
-    LoadedModel& model,
+    ScheduledModel& model,
     const std::shared_ptr<const Error>& error) {
   // What the request asked for, or a lack of room, is no fault of the runner.
   if (error->kind() == ErrorKind::internal) {

@@ -17,7 +17,7 @@ namespace mlxx::engine {
 
 // One of the source's models, and what was learnt about it. The runner is held
 // while it has requests.
-struct LoadedModel {
+struct ScheduledModel {
   std::shared_ptr<const ModelText> text;
   std::shared_ptr<Runner> runner;
   DecodeBatch batch;
@@ -80,11 +80,11 @@ class Scheduler : private StepListener {
   // Letting in (scheduler_admission.cpp).
   void admit_waiting();
   bool admit_front();
-  LoadedModel& loaded(const std::shared_ptr<Runner>& runner);
+  ScheduledModel& loaded(const std::shared_ptr<Runner>& runner);
   void activate(
       uint64_t id,
       Waiting waiting,
-      LoadedModel& model,
+      ScheduledModel& model,
       std::unique_ptr<Lease> lease);
   void begin_answers(ActiveRequest& active);
   void refuse(
@@ -95,10 +95,10 @@ class Scheduler : private StepListener {
   // Prompts (scheduler_prefill.cpp).
   bool prefill_some();
   ActiveRequest* next_to_prefill();
-  double step_that_waits() const;
+  double time_for_prompts() const;
   bool is_step_to_be_timed() const;
   // The share of a chunk that is left after it; 0 for none.
-  double prefill(ActiveRequest& request, double step_seconds, double share);
+  double prefill(ActiveRequest& request, double hold_seconds, double share);
   void open(ActiveRequest& request);
   void prefilled(ActiveRequest& request);
   void start_if_ready(ActiveRequest& request);
@@ -109,9 +109,9 @@ class Scheduler : private StepListener {
   void close(ActiveRequest& request, Sequence& sequence);
   void count(const ActiveRequest& request);
   void fail_request(ActiveRequest& request, std::shared_ptr<const Error> error);
-  void runner_worked(LoadedModel& model);
+  void runner_worked(ScheduledModel& model);
   void runner_failed(
-      LoadedModel& model,
+      ScheduledModel& model,
       const std::shared_ptr<const Error>& error);
   void tick(bool stepped);
 
@@ -123,7 +123,7 @@ class Scheduler : private StepListener {
   std::map<uint64_t, Waiting> waiting_;
   // In the order of their admission.
   std::vector<std::unique_ptr<ActiveRequest>> active_;
-  std::map<const ModelText*, LoadedModel> models_;
+  std::map<const ModelText*, ScheduledModel> models_;
   int rows_ = 0;  // choices of active requests
   bool oldest_prompt_next_ = false;
   // The front of the queue does not fit until a request ends, or for a while.

@@ -34,7 +34,7 @@ bool Scheduler::admit_front() {
     return false;
   }
   bool alone = active_.empty();
-  LoadedModel* model = nullptr;
+  ScheduledModel* model = nullptr;
   std::unique_ptr<Lease> lease;
   try {
     auto runner = source_.runner(request.model);
@@ -74,7 +74,7 @@ bool Scheduler::admit_front() {
   return true;
 }
 
-LoadedModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
+ScheduledModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
   auto text = runner->text();
   auto found = models_.find(text.get());
   if (found == models_.end()) {
@@ -83,7 +83,7 @@ LoadedModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
         return entry.second.requests == 0;
       });
     }
-    LoadedModel model{
+    ScheduledModel model{
         .text = text,
         .runner = nullptr,
         .batch = {},
@@ -98,7 +98,7 @@ LoadedModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
 void Scheduler::activate(
     uint64_t id,
     Waiting waiting,
-    LoadedModel& model,
+    ScheduledModel& model,
     std::unique_ptr<Lease> lease) {
   auto active = std::make_unique<ActiveRequest>();
   active->id = id;

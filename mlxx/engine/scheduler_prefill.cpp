@@ -10,6 +10,10 @@ namespace {
 
 // Stands for a step that was not timed yet.
 constexpr double kUnknownStepSeconds = 0.02;
+// The most that a chunk holds decode steps up for many prompts' sake: so many
+// steps' time, and so many seconds.
+constexpr double kMostSteps = 4;
+constexpr double kLongestHoldSeconds = 0.05;
 // So many steps in a row may come with chunks before one goes without, so that
 // its time is known: less if other rows than before decode.
 constexpr int kStepsUntimed = 32;
@@ -17,21 +21,33 @@ constexpr int kChangedStepsUntimed = 4;
 
 }  // namespace
 
-// Seconds of the longest decode step that a chunk holds up; 0: none.
-double Scheduler::step_that_waits() const {
+// Seconds that a chunk may hold up those who decode; 0: nobody does. A step's
+// time; more if more requests wait for their prompts than decode, so that each
+// has as much of the machine as any other.
+double Scheduler::time_for_prompts() const {
   double longest = 0;
+  int decoding = 0;
   for (const auto& [text, model] : models_) {
-    if (model.batch.rows() > 0) {
-      double seconds = model.pace.step_seconds();
-      longest = std::max(longest, seconds > 0 ? seconds : kUnknownStepSeconds);
-    }
+    longest = std::max(
+        longest,
+        model.batch.rows() > 0 ? model.pace.step_seconds() : 0);
+    decoding += model.batch.rows();
   }
-  return longest;
+  if (decoding == 0 || longest == 0) {
+    return decoding == 0 ? 0 : kUnknownStepSeconds;
+  }
+  auto prompts =
+      std::count_if(active_.begin(), active_.end(), [](const auto& request) {
+        return request->stage == ActiveRequest::Stage::prefilling;
+      });
+  double ratio = static_cast<double>(prompts) / decoding;
+  double most = std::max(longest, kLongestHoldSeconds);
+  return std::min(longest * std::clamp(ratio, 1.0, kMostSteps), most);
 }
 
 bool Scheduler::is_step_to_be_timed() const {
   return std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
-    const LoadedModel& model = entry.second;
+    const ScheduledModel& model = entry.second;
     int rows = model.batch.rows();
     return rows > 0 &&
         model.untimed_steps >=
@@ -74,7 +90,7 @@ bool Scheduler::prefill_some() {
     }
     return false;
   }
-  double step_seconds = step_that_waits();
+  double hold_seconds = time_for_prompts();
   double share = 1;
   bool worked = false;
   while (share > 0) {
@@ -83,9 +99,9 @@ bool Scheduler::prefill_some() {
       break;
     }
     worked = true;
-    share = prefill(*request, step_seconds, share);
+    share = prefill(*request, hold_seconds, share);
     // Whoever decodes first should not wait for the others' prompts.
-    if (step_seconds == 0 && step_that_waits() > 0) {
+    if (hold_seconds == 0 && time_for_prompts() > 0) {
       break;
     }
   }
@@ -93,14 +109,14 @@ bool Scheduler::prefill_some() {
 }
 
 double
-Scheduler::prefill(ActiveRequest& request, double step_seconds, double share) {
-  LoadedModel& model = *request.model;
+Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
+  ScheduledModel& model = *request.model;
   try {
     if (!request.opened) {
       open(request);
     }
     if (request.prompt_left > 0) {
-      int chunk = model.pace.chunk(request.prompt_left, step_seconds, share);
+      int chunk = model.pace.chunk(request.prompt_left, hold_seconds, share);
       if (chunk == 0) {
         return 0;
       }
@@ -120,7 +136,7 @@ Scheduler::prefill(ActiveRequest& request, double step_seconds, double share) {
             before);
       }
       model.pace.prefilled(done, seconds, behind_step);
-      share -= model.pace.share_of(done, step_seconds);
+      share -= model.pace.share_of(done, hold_seconds);
       counters_.prefill_seconds += seconds;
       queue_.charge(request.request.tenant, static_cast<uint64_t>(done));
       for (auto& [text, other] : models_) {
