@@ -254,45 +254,49 @@ float RowChooser::bound_of_mass(float wanted) const {
 // Of kept_, the likeliest ones with that mass and ties with the last of them;
 // false if all together have less.
 bool RowChooser::cut_at_mass(float wanted) {
-  set_terms(row_.top);
-  weighed_.resize(kept_.size());
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    weighed_[i] = {kept_[i], terms_[i]};
+  float least = row_.top;
+  for (const Candidate& candidate : kept_) {
+    least = std::min(least, candidate.logprob);
   }
-  auto order = [](const Weighed& a, const Weighed& b) {
-    return comes_first(a.candidate, b.candidate);
+  // Steps of log-probability, of which one holds the last token that stays:
+  // only that one is sorted.
+  constexpr int kSteps = 512;
+  float scale = static_cast<float>(kSteps) / std::max(row_.top - least, 1e-3f);
+  auto step_of = [&](const Candidate& candidate) {
+    float below = (row_.top - candidate.logprob) * scale;
+    return below < kSteps ? static_cast<int>(below) : kSteps;
   };
-  // Halves, of which one holds the last token that stays.
-  constexpr std::ptrdiff_t kFew = 32;
-  auto begin = weighed_.begin();
-  auto end = weighed_.end();
+  set_terms(row_.top);
+  float masses[kSteps + 1] = {};
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    masses[step_of(kept_[i])] += terms_[i];
+  }
   float above = 0;
-  while (end - begin > kFew) {
-    auto middle = begin + (end - begin) / 2;
-    std::nth_element(begin, middle, end, order);
-    float mass = above;
-    for (auto it = begin; it != middle; ++it) {
-      mass += it->weight;
-    }
-    if (mass < wanted) {
-      above = mass;
-      begin = middle;
-    } else {
-      end = middle;
+  int step = 0;
+  while (step < kSteps && above + masses[step] < wanted) {
+    above += masses[step++];
+  }
+  weighed_.clear();
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    if (step_of(kept_[i]) == step) {
+      weighed_.push_back({kept_[i], terms_[i]});
     }
   }
-  std::sort(begin, end, order);
-  auto last = begin;
-  for (auto it = begin; it != end && (it == begin || above < wanted); ++it) {
-    above += it->weight;
-    last = it;
+  std::ranges::sort(weighed_, [](const Weighed& a, const Weighed& b) {
+    return comes_first(a.candidate, b.candidate);
+  });
+  float bound = least;
+  for (const Weighed& token : weighed_) {
+    if (!(above < wanted)) {
+      break;
+    }
+    above += token.weight;
+    bound = token.candidate.logprob;
   }
-  bool enough = !(above < wanted);
-  float bound = last->candidate.logprob;
   std::erase_if(kept_, [&](const Candidate& candidate) {
     return !(candidate.logprob >= bound);
   });
-  return enough;
+  return !(above < wanted);
 }
 
 void RowChooser::keep_top_p(float wanted) {
@@ -386,7 +390,18 @@ bool RowChooser::filter(const TokenChoice& choice, float sum) {
   return listed;
 }
 
-int32_t RowChooser::draw_from_kept(const TokenChoice& choice) const {
+int32_t RowChooser::draw_from_kept(const TokenChoice& choice) {
+  // So many that random numbers of all tokens in vectors cost less than one by
+  // one of these.
+  constexpr int64_t kMany = 1024;
+  if (std::ssize(kept_) > kMany) {
+    std::ranges::fill(logprobs_, -kInfinity);
+    for (const Candidate& candidate : kept_) {
+      logprobs_[static_cast<size_t>(candidate.token)] = candidate.logprob;
+    }
+    scan(logprobs_.data(), row_.size, row_);
+    return draw_from_all(choice);
+  }
   float top = -kInfinity;
   for (const Candidate& candidate : kept_) {
     top = std::max(top, candidate.logprob);

@@ -56,7 +56,7 @@ class RowChooser {
   void keep_min_p(float min_p, int least, bool listed);
   void exclude_top_choices(const TokenChoice& choice);
   int32_t draw_from_all(const TokenChoice& choice) const;
-  int32_t draw_from_kept(const TokenChoice& choice) const;
+  int32_t draw_from_kept(const TokenChoice& choice);
   // The `count` largest into kept_, in order.
   void largest(const RowNumbers& row, int64_t count);
   void at_least(const RowNumbers& row, float bound);
