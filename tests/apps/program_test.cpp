@@ -14,6 +14,7 @@ const std::vector<std::string> kVerbs = {
     "embed",
     "rerank",
     "show",
+    "fit",
     "list",
     "pull",
     "rm",
