@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -109,6 +110,10 @@ std::shared_ptr<api::ResponseStore> make_store(const ServeOptions& options) {
   if (options.response_store) {
     store.file = *options.response_store;
   }
+  if (options.response_store_bytes) {
+    store.max_bytes = *options.response_store_bytes;
+  }
+  store.ttl_seconds = std::llround(options.response_store_days * 86400);
   return std::make_shared<api::ResponseStore>(store);
 }
 

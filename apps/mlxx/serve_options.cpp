@@ -350,6 +350,24 @@ void add_engine_options(CLI::App& verb, ServeOptions& options) {
           "are gone with the server")
       ->type_name("FILE")
       ->group(group);
+  verb.add_option_function<std::string>(
+          "--response-store-bytes",
+          [&options](const std::string& text) {
+            options.response_store_bytes =
+                parse_bytes(text, "--response-store-bytes");
+          },
+          "Most that stored responses may take; 256 MiB if it is not given")
+      ->type_name("BYTES")
+      ->group(group);
+  in_range(
+      verb.add_option(
+          "--response-store-days",
+          options.response_store_days,
+          "Days after its last use for which a response is kept"),
+      0,
+      36500)
+      ->type_name("DAYS")
+      ->group(group);
   verb.add_option("--device", options.device, "Where to compute: cpu or gpu")
       ->check(CLI::IsMember({"cpu", "gpu"}))
       ->group(group);

@@ -42,6 +42,8 @@ struct ServeOptions {
   std::optional<std::string> prompt_cache_dir;
   std::optional<size_t> prompt_cache_disk_bytes;
   std::optional<std::string> response_store;
+  std::optional<size_t> response_store_bytes;
+  double response_store_days = 30;
   std::string device;
   double drain_seconds = 30;
 };

@@ -6,6 +6,7 @@
 
 #include "mlxx/api/chat_request.h"
 #include "mlxx/api/messages.h"
+#include "mlxx/api/response_request.h"
 #include "mlxx/api/tokenize.h"
 #include "mlxx/server/routes.h"
 
@@ -53,6 +54,10 @@ void add_text_routes(Router& router, Services& services) {
   add(router, services, "/detokenize", api::detokenize);
   add(router, services, "/apply-template", apply_template);
   add(router, services, "/v1/messages/count_tokens", api::count_message_tokens);
+  add(router,
+      services,
+      "/v1/responses/input_tokens",
+      api::count_response_tokens);
 }
 
 }  // namespace mlxx::server
