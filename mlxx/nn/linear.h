@@ -11,13 +11,16 @@ class Linear {
  public:
   Linear(int in_features, int out_features, bool bias);
 
-  // [..., in] -> [..., out]
+  // [..., in] -> [..., out]; by the adapters of the scope, if there is one
+  // (nn/row_adapters.h).
   mx::array operator()(const mx::array& x) const;
 
   // weight, and bias if there is one.
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
  private:
+  mx::array product(const mx::array& x, bool with_bias) const;
+
   Parameter weight_;               // [out, in]
   std::optional<Parameter> bias_;  // [out]
 };
