@@ -38,7 +38,7 @@ def free_port():
 def command_of(name, program, options, clients, port):
     rows = str(max(clients, 1))
     if name == "mlxx":
-        return [program, "serve", "-m", options.model, "--port", str(port),
+        return [program, "serve", "-m", "default=" + options.model, "--port", str(port),
                 "--decode-concurrency", rows, *options.mlxx_option]
     if name == "llama-server":
         return [program, "-m", options.model, "--port", str(port), "-t",
