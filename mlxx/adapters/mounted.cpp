@@ -1,0 +1,299 @@
+#include "mlxx/adapters/mounted.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include <fmt/ranges.h>
+
+#include "mlxx/adapters/linear_change.h"
+#include "mlxx/adapters/target_layers.h"
+#include "mlxx/base/error.h"
+
+namespace mlxx::adapters {
+
+class MountedAdapter {
+ public:
+  AdapterInfo info;
+  uint64_t content = 0;  // a hash of all numbers
+  std::unordered_map<const Parameter*, LinearChange> changes;
+
+  const LinearChange* change_of(const Parameter& weight) const {
+    auto found = changes.find(&weight);
+    return found == changes.end() ? nullptr : &found->second;
+  }
+};
+
+namespace {
+
+constexpr size_t kLongestName = 128;
+
+// FNV-1a over bytes.
+uint64_t hashed(uint64_t hash, const void* data, size_t size) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < size; ++i) {
+    hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+uint64_t content_of(const AdapterFile& file) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const LowRank& one : file.modules) {
+    hash = hashed(hash, one.module.data(), one.module.size());
+    hash = hashed(hash, &one.scale, sizeof(one.scale));
+    for (const mx::array* array :
+         {&one.a, &one.b, one.magnitude ? &*one.magnitude : nullptr}) {
+      if (array) {
+        mx::array plain = mx::contiguous(*array);
+        mx::eval(plain);
+        hash = hashed(hash, plain.data<uint8_t>(), plain.nbytes());
+      }
+    }
+  }
+  return hash;
+}
+
+// The changes of one layer, of the rows from `first` to `end`.
+struct Run {
+  const AdapterStack* stack;
+  int first;
+  int end;
+};
+
+class AdaptersOfRows : public nn::RowAdapters {
+ public:
+  explicit AdaptersOfRows(
+      std::vector<std::shared_ptr<const AdapterStack>> stacks)
+      : stacks_(std::move(stacks)) {
+    for (int row = 0; row < static_cast<int>(stacks_.size()); ++row) {
+      const AdapterStack* stack = stacks_[static_cast<size_t>(row)].get();
+      if (runs_.empty() || runs_.back().stack != stack) {
+        runs_.push_back({stack, row, row});
+      }
+      runs_.back().end = row + 1;
+    }
+  }
+
+  std::optional<mx::array> product(
+      const Parameter& weight,
+      const std::optional<Parameter>& bias,
+      const mx::array& x,
+      const std::function<mx::array(bool)>& plain) const override {
+    bool changes = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+      return touches(run, weight);
+    });
+    if (!changes) {
+      return std::nullopt;
+    }
+    if (runs_.size() == 1) {
+      return changed(runs_[0], weight, bias, x, plain);
+    }
+    if (x.shape(0) != static_cast<int>(stacks_.size())) {
+      fail(
+          ErrorKind::internal,
+          "adapters",
+          "of {} rows in a pass of {}",
+          stacks_.size(),
+          x.shape(0));
+    }
+    std::optional<mx::array> all[2];
+    std::vector<mx::array> parts;
+    for (const Run& run : runs_) {
+      auto rows_of = [&](const mx::array& array) {
+        mx::Shape start(array.ndim(), 0);
+        mx::Shape stop = array.shape();
+        start[0] = run.first;
+        stop[0] = run.end;
+        return mx::slice(array, start, stop);
+      };
+      auto plain_rows = [&](bool with_bias) {
+        std::optional<mx::array>& whole = all[with_bias ? 1 : 0];
+        if (!whole) {
+          whole = plain(with_bias);
+        }
+        return rows_of(*whole);
+      };
+      parts.push_back(
+          touches(run, weight)
+              ? changed(run, weight, bias, rows_of(x), plain_rows)
+              : plain_rows(true));
+    }
+    return mx::concatenate(parts, 0);
+  }
+
+ private:
+  static bool touches(const Run& run, const Parameter& weight) {
+    if (!run.stack) {
+      return false;
+    }
+    const auto& adapters = run.stack->adapters();
+    return std::any_of(adapters.begin(), adapters.end(), [&](const auto& one) {
+      return one->change_of(weight) != nullptr;
+    });
+  }
+
+  static mx::array changed(
+      const Run& run,
+      const Parameter& weight,
+      const std::optional<Parameter>& bias,
+      const mx::array& x,
+      const std::function<mx::array(bool)>& plain) {
+    std::optional<mx::array> y;
+    for (const auto& adapter : run.stack->adapters()) {
+      const LinearChange* change = adapter->change_of(weight);
+      if (!change) {
+        continue;
+      }
+      if (!change->is_dora()) {
+        y = mx::add(y ? *y : plain(true), change->delta(x));
+        continue;
+      }
+      // mlx-lm multiplies with the dequantized weight here.
+      bool reference = weight.quantization() && !weight.packed();
+      mx::array own = reference
+          ? mx::matmul(x, mx::transpose(dense_weight(weight)))
+          : plain(false);
+      y = change->gained(mx::add(own, change->delta(x)));
+      if (bias) {
+        y = mx::add(*y, bias->value());
+      }
+    }
+    return *y;
+  }
+
+  std::vector<std::shared_ptr<const AdapterStack>> stacks_;
+  std::vector<Run> runs_;
+};
+
+void check_name(const std::string& name) {
+  bool sound = !name.empty() && name.size() <= kLongestName &&
+      std::all_of(name.begin(), name.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+            c == '_' || c == '.';
+      });
+  if (!sound) {
+    fail(
+        ErrorKind::invalid_request,
+        "adapter",
+        "no adapter can be named '{}'; letters, digits, '-', '_' and '.' can",
+        name.substr(0, kLongestName));
+  }
+}
+
+}  // namespace
+
+AdapterStack::AdapterStack(
+    std::vector<std::shared_ptr<const MountedAdapter>> adapters)
+    : adapters_(std::move(adapters)) {}
+
+std::string AdapterStack::identity() const {
+  std::string text;
+  for (const auto& adapter : adapters_) {
+    text += fmt::format("+{:016x}", adapter->content);
+  }
+  return text;
+}
+
+std::unique_ptr<nn::RowAdapters> adapters_of_rows(
+    std::vector<std::shared_ptr<const AdapterStack>> stacks) {
+  return std::make_unique<AdaptersOfRows>(std::move(stacks));
+}
+
+MountedAdapters::MountedAdapters(
+    std::shared_ptr<const models::Model> model,
+    kernels::Selection selection)
+    : model_(std::move(model)), selection_(std::move(selection)) {}
+
+AdapterInfo MountedAdapters::mount(
+    const std::string& name,
+    const std::filesystem::path& folder) {
+  check_name(name);
+  return mount(name, read_adapter(folder));
+}
+
+AdapterInfo MountedAdapters::mount(const std::string& name, AdapterFile file) {
+  check_name(name);
+  if (mounted_.contains(name)) {
+    fail(
+        ErrorKind::invalid_request,
+        "adapter",
+        "'{}' is mounted already",
+        name);
+  }
+  auto mounted = std::make_shared<MountedAdapter>();
+  mounted->content = content_of(file);
+  for (const TargetedChange& target : find_targets(*model_, file)) {
+    LinearChange change(target.change, *target.weight, selection_);
+    mounted->info.bytes += change.nbytes();
+    mounted->info.dora |= change.is_dora();
+    mounted->changes.emplace(target.weight, std::move(change));
+  }
+  for (const LowRank& one : file.modules) {
+    mounted->info.highest_rank =
+        std::max(mounted->info.highest_rank, one.a.shape(1));
+  }
+  mounted->info.name = name;
+  mounted->info.format = file.format;
+  mounted->info.modules = static_cast<int>(file.modules.size());
+  mounted_[name] = mounted;
+  return mounted->info;
+}
+
+void MountedAdapters::unmount(const std::string& name) {
+  if (mounted_.erase(name) == 0) {
+    fail(ErrorKind::not_found, "adapter", "'{}' is not mounted", name);
+  }
+}
+
+std::vector<AdapterInfo> MountedAdapters::list() const {
+  std::vector<AdapterInfo> infos;
+  for (const auto& [name, adapter] : mounted_) {
+    infos.push_back(adapter->info);
+  }
+  return infos;
+}
+
+std::shared_ptr<const AdapterStack> MountedAdapters::find(
+    const std::string& names) const {
+  if (names.empty()) {
+    return nullptr;
+  }
+  std::vector<std::shared_ptr<const MountedAdapter>> adapters;
+  std::set<std::string> seen;
+  bool dora = false;
+  for (size_t at = 0; at <= names.size();) {
+    size_t end = std::min(names.find('+', at), names.size());
+    std::string name = names.substr(at, end - at);
+    at = end + 1;
+    auto found = mounted_.find(name);
+    if (found == mounted_.end()) {
+      std::vector<std::string> known;
+      for (const auto& [one, adapter] : mounted_) {
+        known.push_back(one);
+      }
+      fail(
+          ErrorKind::not_found,
+          "adapter",
+          "'{}' is not mounted on this model{}{}",
+          name,
+          known.empty() ? "" : "; mounted are: ",
+          fmt::join(known, ", "));
+    }
+    if (!seen.insert(name).second) {
+      fail(ErrorKind::invalid_request, "adapter", "'{}' is named twice", name);
+    }
+    dora |= found->second->info.dora;
+    adapters.push_back(found->second);
+  }
+  if (dora && adapters.size() > 1) {
+    fail(
+        ErrorKind::unsupported,
+        "adapter",
+        "a DoRA adapter can't be added to others, as in '{}'",
+        names);
+  }
+  return std::make_shared<AdapterStack>(std::move(adapters));
+}
+
+}  // namespace mlxx::adapters
