@@ -233,10 +233,10 @@ std::string reasoning_of(const OrderedJson& item) {
   if (auto carried = carried_text(item.value("encrypted_content", ""))) {
     return *carried;
   }
-  if (item.contains("content") && !item["content"].empty()) {
-    return text_of(item["content"]);
+  if (item.contains("content") && !item.at("content").empty()) {
+    return text_of(item.at("content"));
   }
-  return text_of(item["summary"]);
+  return text_of(item.at("summary"));
 }
 
 // The type of an item, checked before its other fields are looked at.
@@ -343,7 +343,7 @@ void add_items(ConversationList& out, const OrderedJson& items) {
       const std::string role = item.value("role", "user");
       out.add_text(
           role == "developer" ? "system" : role,
-          text_of(item["content"]),
+          text_of(item.at("content")),
           false);
     } else if (type == "reasoning") {
       out.add_reasoning(reasoning_of(item));
@@ -353,7 +353,7 @@ void add_items(ConversationList& out, const OrderedJson& items) {
           item.value("name", ""),
           item.value("arguments", ""));
     } else if (type == "function_call_output") {
-      out.add_result(item.value("call_id", ""), text_of(item["output"]));
+      out.add_result(item.value("call_id", ""), text_of(item.at("output")));
     }
   }
 }

@@ -48,7 +48,14 @@ void add_stored_response_routes(Router& router, Services& services) {
       };
   add("GET",
       "/v1/responses/{}",
-      [&services](const HttpRequest&, const PathParts& parts) -> Reply {
+      [&services](const HttpRequest& request, const PathParts& parts) -> Reply {
+        if (query_value(request.target, "stream") == "true") {
+          throw api::RequestError(
+              400,
+              "[stream] is not supported: the response is complete",
+              "stream",
+              "unsupported_parameter");
+        }
         return json_response(api::stored_response(
             services.store.get(),
             parts[0],
