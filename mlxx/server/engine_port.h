@@ -16,6 +16,7 @@ struct EngineState {
   bool healthy = true;    // false: it cannot answer now
   std::string problem;    // why not
   uint64_t restarts = 0;  // of the process that it runs in
+  bool is_final = false;  // it cannot get better: what it needs is not there
 };
 
 // What the server asks of the engine, which may run in another process. Any

@@ -27,6 +27,7 @@ class LocalEngine : public EnginePort {
       std::lock_guard lock(mutex_);
       state_.ready = problem.empty();
       state_.problem = problem;
+      state_.is_final = !problem.empty();
     });
   }
 

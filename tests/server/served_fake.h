@@ -67,11 +67,9 @@ struct ServedFake {
     server.reset();
   }
 
-  void start() {
-    services->texts = std::make_shared<FakeTexts>(runner->text());
-    services->store =
-        std::make_shared<api::ResponseStore>(api::ResponseStoreOptions());
-    services->engine = make_local_engine(
+  // Another engine over the same model.
+  std::shared_ptr<EnginePort> make_engine() {
+    return make_local_engine(
         engine_options,
         [this] {
           auto source = std::make_unique<engine::FakeSource>();
@@ -79,6 +77,15 @@ struct ServedFake {
           return source;
         },
         {"fake"});
+  }
+
+  void start() {
+    services->texts = std::make_shared<FakeTexts>(runner->text());
+    services->store =
+        std::make_shared<api::ResponseStore>(api::ResponseStoreOptions());
+    if (!services->engine) {
+      services->engine = make_engine();
+    }
     services->connections = [this] {
       auto* open = serving.load();
       return open ? open->connections() : 0;
