@@ -65,6 +65,17 @@ std::shared_ptr<const text::ChatTemplate> own_template(
       model.eos_ids.empty() ? "" : name_of(*model.eos_ids.begin()));
 }
 
+std::vector<std::string_view> contents_of(const OrderedJson& messages) {
+  std::vector<std::string_view> out;
+  for (const OrderedJson& message : messages) {
+    const auto content = message.find("content");
+    if (content != message.end() && content->is_string()) {
+      out.push_back(content->get_ref<const std::string&>());
+    }
+  }
+  return out;
+}
+
 // Runs what reads the conversation; a template's refusal is the request's
 // error, a broken template of the model is not.
 template <typename Function>
@@ -207,6 +218,7 @@ std::unique_ptr<text::AnswerParser> ChatPlan::make_parser() const {
 std::vector<int32_t> encode_chat_tokens(
     const ChatWishes& wishes,
     const Context& context) {
+  check_text_length(contents_of(*wishes.messages), *context.model, "messages");
   return with_messages_error(wishes.prompt, [&] {
     const text::RenderOptions options = render_options(wishes.prompt, context);
     if (wishes.prompt.chat_template.empty()) {
@@ -244,6 +256,7 @@ ChatPlan plan_chat(
     engine::Request base,
     const ChatWishes& wishes,
     const Context& context) {
+  require_answers(*context.model);
   ChatPlan plan;
   plan.request = std::move(base);
   engine::Request& request = plan.request;

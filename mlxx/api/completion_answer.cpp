@@ -36,6 +36,8 @@ encode_prompt(const PromptInput& input, const Context& context, bool special) {
   if (input.is_tokens) {
     return input.tokens;
   }
+  const std::string_view text = input.text;
+  check_text_length({&text, 1}, *context.model, "prompt");
   if (special) {
     return engine::encode_raw(*context.model, input.text);
   }

@@ -15,6 +15,37 @@ namespace {
 
 constexpr int kMaxContextSize = 1 << 24;  // tokens that a penalty looks at
 
+// More than tokens of prose have; longer texts are looked at in parts first.
+constexpr size_t kPlainBytesPerToken = 8;
+
+std::string_view whole_characters(std::string_view text, size_t bytes) {
+  if (bytes >= text.size()) {
+    return text;
+  }
+  while (bytes > 0 && (static_cast<uint8_t>(text[bytes]) & 0xc0) == 0x80) {
+    --bytes;
+  }
+  return text.substr(0, bytes);
+}
+
+// Tokens of a text, or of so much of its beginning that they are more than
+// `limit`.
+size_t tokens_at_least(
+    std::string_view text,
+    size_t limit,
+    const text::Tokenizer& tokenizer) {
+  size_t bytes = (limit + 1) * kPlainBytesPerToken;
+  while (true) {
+    const std::string_view part = whole_characters(text, bytes);
+    const size_t tokens =
+        tokenizer.encode(part, {.parse_special = false}).size();
+    if (part.size() == text.size() || tokens > limit) {
+      return tokens;
+    }
+    bytes *= 4;
+  }
+}
+
 int token_id(
     const FieldReader& fields,
     const std::string& key,
@@ -167,6 +198,54 @@ std::string read_adapter(const FieldReader& fields) {
   return name;
 }
 
+void require_answers(const engine::ModelText& model) {
+  if (model.is_embedding_model || model.is_reranker) {
+    throw RequestError(
+        400,
+        fmt::format(
+            "[model] {} writes no answers, it makes {}",
+            model.name,
+            model.is_reranker ? "scores" : "vectors"),
+        "model",
+        "invalid_value");
+  }
+}
+
+void check_text_length(
+    std::span<const std::string_view> texts,
+    const engine::ModelText& model,
+    std::string_view param) {
+  if (model.context_length <= 0 || !model.tokenizer) {
+    return;
+  }
+  const auto context = static_cast<size_t>(model.context_length);
+  size_t bytes = 0;
+  for (std::string_view text : texts) {
+    bytes += text.size();
+  }
+  if (bytes <= context * kPlainBytesPerToken) {
+    return;
+  }
+  size_t tokens = 0;
+  for (std::string_view text : texts) {
+    tokens += tokens_at_least(text, context, *model.tokenizer);
+    // The whole prompt has a few less where texts meet.
+    if (tokens > context + texts.size()) {
+      throw RequestError(
+          400,
+          fmt::format(
+              "[{}] has more than {} tokens, the context of {} has room for {} "
+              "and an answer",
+              param,
+              context,
+              model.name,
+              context - 1),
+          std::string(param),
+          "context_length_exceeded");
+    }
+  }
+}
+
 std::vector<std::string> read_stop(
     const FieldReader& fields,
     std::string_view name,
@@ -212,6 +291,7 @@ std::vector<std::string> read_stop(
 
 Generation read_generation(const FieldReader& fields, const Context& context) {
   const Limits& limits = context.limits;
+  require_answers(*context.model);
   Generation out;
   engine::Request& request = out.request;
   fields.string("model", 1024);  // the caller chose context.model by it

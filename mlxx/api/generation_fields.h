@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "mlxx/api/answer.h"
@@ -25,6 +26,17 @@ Generation read_generation(const FieldReader& fields, const Context& context);
 
 // "adapters": "a+b"; "" for none.
 std::string read_adapter(const FieldReader& fields);
+
+// 400 for a model that makes only vectors.
+void require_answers(const engine::ModelText& model);
+
+// 400 with code context_length_exceeded for texts that are certainly too long
+// for the context, without reading all of them: tokens of a text take time, and
+// a body may be 10,000 contexts long.
+void check_text_length(
+    std::span<const std::string_view> texts,
+    const engine::ModelText& model,
+    std::string_view param);
 
 // "stop" or another name of it: a string or a list.
 std::vector<std::string> read_stop(

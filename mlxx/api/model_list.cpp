@@ -1,5 +1,7 @@
 #include "mlxx/api/model_list.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "mlxx/api/answer.h"
@@ -71,6 +73,16 @@ std::string requested_model(const OrderedJson& body) {
         "[model] has more than 1024 bytes",
         "model",
         "string_above_max_length");
+  }
+  const bool controls = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<uint8_t>(c) < 0x20 || c == 0x7f;
+  });
+  if (controls) {
+    throw RequestError(
+        400,
+        "[model] has control characters",
+        "model",
+        "invalid_value");
   }
   return name == "default_model" ? "" : name;
 }

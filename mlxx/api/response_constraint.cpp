@@ -1,5 +1,9 @@
 #include "mlxx/api/response_constraint.h"
 
+#include <algorithm>
+#include <bit>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "mlxx/api/json_writer.h"
@@ -42,6 +46,28 @@ std::string choice_grammar(
     grammar += write_json(choice);
   }
   return grammar;
+}
+
+// Grammars are compiled as they are followed: some that parse cannot be
+// followed, or only at a cost that ends in an error. Better here than on the
+// engine's thread, between the steps of everybody.
+void try_first_tokens(text::GrammarMatcher& matcher, size_t mask_words) {
+  constexpr int kSteps = 3;
+  std::vector<uint32_t> mask(mask_words);
+  for (int step = 0; step < kSteps && !matcher.is_stopped(); ++step) {
+    matcher.mask(mask);
+    const auto word = std::find_if(mask.begin(), mask.end(), [](uint32_t bits) {
+      return bits != 0;
+    });
+    if (word == mask.end()) {
+      fail(ErrorKind::invalid_request, "grammar", "allows no answer at all");
+    }
+    const auto token = static_cast<int32_t>(word - mask.begin()) * 32 +
+        std::countr_zero(*word);
+    if (!matcher.commit(token)) {
+      return;
+    }
+  }
 }
 
 class Alternatives {
@@ -212,10 +238,9 @@ void check_constraint(
     const engine::ModelText& model,
     const std::string& param) {
   try {
-    text::GrammarMatcher(
-        model.grammar->get(model),
-        constraint.kind,
-        constraint.grammar);
+    const auto tokens = model.grammar->get(model);
+    text::GrammarMatcher matcher(tokens, constraint.kind, constraint.grammar);
+    try_first_tokens(matcher, tokens->mask_words());
   } catch (const RequestError&) {
     throw;
   } catch (const Error& error) {

@@ -27,6 +27,20 @@ std::vector<uint32_t> checked_ids(
   return ids;
 }
 
+// Without what llguidance adds for its own developers: the parser's state.
+void check_grammar(int code, MlxxBytes& error, ErrorKind kind) {
+  try {
+    check_rust(code, error, kind, kPlace);
+  } catch (const Error& problem) {
+    const std::string_view message = problem.what();
+    const size_t end = message.find("\\n<state>");
+    if (end == std::string_view::npos) {
+      throw;
+    }
+    throw Error(problem.kind(), message.substr(0, end));
+  }
+}
+
 }  // namespace
 
 struct GrammarTokens::Impl {
@@ -60,7 +74,7 @@ std::shared_ptr<const GrammarTokens> GrammarTokens::make(
       eos.size(),
       &impl->handle,
       &error);
-  check_rust(code, error, ErrorKind::invalid_request, kPlace);
+  check_grammar(code, error, ErrorKind::invalid_request);
   return std::shared_ptr<const GrammarTokens>(
       new GrammarTokens(std::move(impl)));
 }
@@ -97,7 +111,7 @@ GrammarMatcher::GrammarMatcher(
       grammar.size(),
       &impl_->handle,
       &error);
-  check_rust(code, error, ErrorKind::invalid_request, kPlace);
+  check_grammar(code, error, ErrorKind::invalid_request);
   impl_->tokens = std::move(tokens);
 }
 
@@ -112,7 +126,7 @@ GrammarMatcher GrammarMatcher::clone() const {
   auto impl = std::make_unique<Impl>();
   MlxxBytes error{};
   int code = mlxx_matcher_clone(impl_->handle, &impl->handle, &error);
-  check_rust(code, error, ErrorKind::internal, kPlace);
+  check_grammar(code, error, ErrorKind::internal);
   impl->tokens = impl_->tokens;
   impl->committed = impl_->committed;
   return GrammarMatcher(std::move(impl));
@@ -126,7 +140,7 @@ void GrammarMatcher::mask(std::span<uint32_t> mask) {
       mask.data(),
       mask.size(),
       &error);
-  check_rust(code, error, ErrorKind::invalid_request, kPlace);
+  check_grammar(code, error, ErrorKind::invalid_request);
 }
 
 bool GrammarMatcher::commit(int32_t token) {
@@ -135,7 +149,7 @@ bool GrammarMatcher::commit(int32_t token) {
   bool taken = false;
   MlxxBytes error{};
   int code = mlxx_matcher_commit(impl_->handle, id, &taken, &error);
-  check_rust(code, error, ErrorKind::invalid_request, kPlace);
+  check_grammar(code, error, ErrorKind::invalid_request);
   impl_->committed += taken ? 1 : 0;
   return taken;
 }
@@ -151,7 +165,7 @@ size_t GrammarMatcher::validate(std::span<const int32_t> tokens) {
       ids.size(),
       &taken,
       &error);
-  check_rust(code, error, ErrorKind::invalid_request, kPlace);
+  check_grammar(code, error, ErrorKind::invalid_request);
   return taken;
 }
 
@@ -166,7 +180,7 @@ void GrammarMatcher::rollback(size_t count) {
   }
   MlxxBytes error{};
   int code = mlxx_matcher_rollback(impl_->handle, count, &error);
-  check_rust(code, error, ErrorKind::internal, kPlace);
+  check_grammar(code, error, ErrorKind::internal);
   impl_->committed -= count;
 }
 
@@ -174,7 +188,7 @@ bool GrammarMatcher::is_accepting() {
   bool accepting = false;
   MlxxBytes error{};
   int code = mlxx_matcher_is_accepting(impl_->handle, &accepting, &error);
-  check_rust(code, error, ErrorKind::internal, kPlace);
+  check_grammar(code, error, ErrorKind::internal);
   return accepting;
 }
 
@@ -185,7 +199,7 @@ bool GrammarMatcher::is_stopped() const {
 std::vector<int32_t> GrammarMatcher::forced() {
   MlxxBytes ids{}, error{};
   int code = mlxx_matcher_forced(impl_->handle, &ids, &error);
-  check_rust(code, error, ErrorKind::internal, kPlace);
+  check_grammar(code, error, ErrorKind::internal);
   return take_ids(ids);
 }
 

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -128,6 +129,49 @@ TEST(ChatRequest, AnswersStayWithinContextAndLimits) {
   EXPECT_EQ(
       refusal_with(R"({"max_tokens": 0})"),
       "400 max_tokens invalid_value");
+}
+
+TEST(ChatRequest, TextsManyTimesTheContextAreNotReadWhole) {
+  Context context = tiny_context();
+  OrderedJson body = chat_body();
+  body["messages"][0]["content"] = std::string(15 << 20, 'x');
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(refusal_of(body, context), "400 messages context_length_exceeded");
+  body["messages"] = OrderedJson::array();
+  for (int i = 0; i < 4000; ++i) {
+    body["messages"].push_back(
+        {{"role", "user"}, {"content", std::string(1000, 'x')}});
+  }
+  EXPECT_EQ(refusal_of(body, context), "400 messages context_length_exceeded");
+  // All of it as tokens takes many times as long.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  // Long, but of few tokens.
+  const std::string word = "abcdefghijklmnopqrstuvwxyz0123456789";
+  auto words = [&](int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) {
+      out += word;
+    }
+    return out;
+  };
+  auto model = tiny_model();
+  model->tokenizer = generate::tiny_tokenizer({word});
+  model->context_length = 300;
+  body = chat_body();
+  body["messages"][0]["content"] = words(200);
+  EXPECT_EQ(refusal_of(body, tiny_context(model)), "accepted");
+  body["messages"][0]["content"] = words(310);
+  EXPECT_EQ(
+      refusal_of(body, tiny_context(model)),
+      "400 messages context_length_exceeded");
+}
+
+TEST(ChatRequest, ModelsOfVectorsDoNotChat) {
+  auto model = tiny_model();
+  model->is_embedding_model = true;
+  EXPECT_EQ(
+      refusal_of(chat_body(), tiny_context(model)),
+      "400 model invalid_value");
 }
 
 TEST(ChatRequest, LogitBiasKeysAreTokenIds) {

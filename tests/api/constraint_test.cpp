@@ -93,6 +93,28 @@ TEST_F(Constraints, WhatCannotBeEnforcedIsRefused) {
   EXPECT_EQ(refusal_of(R"({"grammar": ""})"), "grammar");
 }
 
+TEST_F(Constraints, WhatCannotBeFollowedIsRefused) {
+  EXPECT_EQ(refusal_of(R"({"grammar": "start: a\na: a"})"), "grammar");
+  EXPECT_EQ(refusal_of(R"({"regex": "(a{1000}){1000}"})"), "regex");
+  EXPECT_EQ(
+      refusal_of(R"({"json_schema": {"$ref": "#/$defs/a", "$defs":
+      {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}})"),
+      "json_schema");
+  EXPECT_EQ(refusal_of(R"({"json_schema": false})"), "json_schema");
+  // A tree that refers to itself is no circle.
+  EXPECT_EQ(
+      refusal_of(R"({"json_schema": {"$ref": "#/$defs/tree", "$defs": {"tree":
+      {"type": "object", "properties": {"below": {"type": "array", "items":
+      {"$ref": "#/$defs/tree"}}}}}}})"),
+      "accepted");
+  try {
+    answer_chat(body_with(R"({"grammar": "start: a\na: a"})"), context);
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_LT(std::string(error.what()).size(), 300u) << error.what();
+  }
+}
+
 TEST_F(Constraints, SizesAreLimited) {
   context.limits.max_schema_bytes = 100;
   OrderedJson schema = {{"type", "string"}};

@@ -76,7 +76,8 @@ TEST(ModelList, NamesInBodies) {
   EXPECT_EQ(requested_model(parse(R"({"model": null})")), "");
   EXPECT_EQ(requested_model(parse(R"({"model": "default_model"})")), "");
   EXPECT_EQ(requested_model(parse(R"({"model": "x"})")), "x");
-  for (const char* bad : {"5", "[]", "\"x\"", R"({"model": 5})"}) {
+  for (const char* bad :
+       {"5", "[]", "\"x\"", R"({"model": 5})", R"({"model": "a\u0000b"})"}) {
     EXPECT_THROW(requested_model(parse(bad)), RequestError) << bad;
   }
   const OrderedJson long_name = {{"model", std::string(1 << 20, 'x')}};
