@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "mlxx/adapters/mounted.h"
 #include "mlxx/cache/cache.h"
 #include "mlxx/engine/batch_sampler.h"
 #include "mlxx/engine/runner.h"
@@ -13,6 +14,8 @@ namespace mlxx::engine {
 // A row lives on in the steps that compute it when its owner has closed it.
 struct RowState {
   RowSettings settings;
+  // Null: none. Stays when they are unmounted.
+  std::shared_ptr<const adapters::AdapterStack> adapters;
   std::string space;  // in the prefix cache
   cache::CacheList caches;
   std::vector<int32_t> tokens;  // prompt and answer as far as it was read

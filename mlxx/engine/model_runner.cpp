@@ -1,6 +1,7 @@
 #include "mlxx/engine/model_runner.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "mlxx/base/log.h"
 #include "mlxx/cache/shared_copies.h"
@@ -90,6 +91,7 @@ ModelRunner::ModelRunner(
       options_(std::move(options)),
       kernels_(
           options_.kernels ? *options_.kernels : generate::sampling_kernels()),
+      adapters_(model_, kernels_),
       vocab_size_(model_->summary().vocab_size) {
   if (options_.prefixes && !options_.states_identity.empty()) {
     options_.prefixes->keep_on_disk(
@@ -106,20 +108,87 @@ ModelRunner::~ModelRunner() {
   }
   try {
     options_.prefixes->close(options_.space);
+    for (const std::string& space : adapter_spaces_) {
+      options_.prefixes->close(space);
+    }
   } catch (const std::exception& error) {
     log_warning("[prompt cache] not all is on disk: {}", error.what());
   }
 }
 
-std::string ModelRunner::space_of(const std::string& adapter) const {
-  if (!adapter.empty()) {
-    fail(
-        ErrorKind::not_found,
-        "adapter",
-        "'{}' is not mounted on this model",
-        adapter);
+std::string ModelRunner::space_of(const adapters::AdapterStack* adapters) {
+  if (!adapters) {
+    return options_.space;
   }
-  return options_.space;
+  std::string space =
+      fmt::format("{}\n{}", options_.space, adapters->identity());
+  adapter_spaces_.insert(space);
+  return space;
+}
+
+cache::CacheList ModelRunner::make_cache(
+    const adapters::AdapterStack* adapters) const {
+  models::CacheOptions options;
+  options.per_layer = adapters != nullptr;
+  return model_->make_cache(options);
+}
+
+// [B, V]: rows without adapters in one pass, those with some in another one.
+mx::array ModelRunner::logits_of(
+    const mx::array& fed,
+    std::span<const std::shared_ptr<RowState>> rows) const {
+  std::vector<int> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  // Equal adapters next to each other, none first.
+  std::ranges::stable_sort(order, {}, [&](int row) {
+    const RowState& state = *rows[static_cast<size_t>(row)];
+    return state.adapters ? state.space : std::string();
+  });
+  auto first_with = std::ranges::find_if(order, [&](int row) {
+    return rows[static_cast<size_t>(row)]->adapters != nullptr;
+  });
+  auto pass = [&](std::span<const int> chosen) {
+    std::vector<cache::CacheList*> caches;
+    std::vector<std::shared_ptr<const adapters::AdapterStack>> stacks;
+    for (int row : chosen) {
+      RowState& state = *rows[static_cast<size_t>(row)];
+      caches.push_back(&state.caches);
+      stacks.push_back(state.adapters);
+    }
+    bool all = chosen.size() == rows.size() && std::ranges::is_sorted(chosen);
+    mx::array tokens = all ? fed
+                           : mx::take(
+                                 fed,
+                                 mx::array(
+                                     chosen.begin(),
+                                     {static_cast<int>(chosen.size())},
+                                     mx::int32));
+    if (!stacks.front()) {
+      return model_->forward_rows(tokens, caches);
+    }
+    auto adapters = adapters::adapters_of_rows(std::move(stacks));
+    nn::AdapterScope scope(adapters.get());
+    return model_->forward_rows(tokens, caches);
+  };
+  std::vector<mx::array> parts;
+  if (first_with != order.begin()) {
+    parts.push_back(pass({order.begin(), first_with}));
+  }
+  if (first_with != order.end()) {
+    parts.push_back(pass({first_with, order.end()}));
+  }
+  if (parts.size() == 1 && std::ranges::is_sorted(order)) {
+    return parts[0];
+  }
+  std::vector<int> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    back[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  }
+  mx::array logits = parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0);
+  return mx::take(
+      logits,
+      mx::array(back.begin(), {static_cast<int>(back.size())}, mx::int32),
+      0);
 }
 
 void ModelRunner::check_prompt(std::span<const int32_t> prompt) const {
@@ -150,12 +219,14 @@ void ModelRunner::remember(
 Runner::Opened ModelRunner::open(
     std::span<const int32_t> prompt,
     const RowSettings& settings) {
-  std::string space = space_of(settings.adapter);
+  auto stack = adapters_.find(settings.adapter);
+  std::string space = space_of(stack.get());
   check_prompt(prompt);
   return with_mlx_errors("open", [&]() -> Opened {
     auto row = std::make_shared<RowState>();
     row->settings = settings;
     set_xtc_special_tokens(row->settings, *text_);
+    row->adapters = stack;
     row->space = space;
     row->tokens.assign(prompt.begin(), prompt.end());
     row->prompt_tokens = static_cast<int>(prompt.size());
@@ -167,7 +238,7 @@ Runner::Opened ModelRunner::open(
       row->caches = std::move(hit->caches);
       row->computed = hit->tokens;
     } else {
-      row->caches = model_->make_cache({});
+      row->caches = make_cache(stack.get());
     }
     int cached = row->computed;
     return {std::make_unique<ModelRow>(std::move(row)), cached};
@@ -178,7 +249,10 @@ std::unique_ptr<Row> ModelRunner::fork(
     const Row& row,
     const RowSettings& settings) {
   const RowState& from = *state_of(row);
-  std::string space = space_of(settings.adapter);
+  auto stack = settings.adapter == from.settings.adapter
+      ? from.adapters
+      : adapters_.find(settings.adapter);
+  std::string space = space_of(stack.get());
   if (from.chosen > 0 || from.computed != from.prompt_tokens - 1 ||
       space != from.space) {
     fail(
@@ -193,8 +267,9 @@ std::unique_ptr<Row> ModelRunner::fork(
     auto other = std::make_shared<RowState>();
     other->settings = settings;
     set_xtc_special_tokens(other->settings, *text_);
+    other->adapters = stack;
     other->space = space;
-    other->caches = from.computed == 0 ? model_->make_cache({})
+    other->caches = from.computed == 0 ? make_cache(stack.get())
                                        : cache::shared_copies(from.caches);
     other->tokens = from.tokens;
     other->prompt_tokens = from.prompt_tokens;
@@ -225,6 +300,8 @@ int ModelRunner::prefill(Row& row, int tokens) {
     with_mlx_errors("prefill", [&] {
       auto first = state.tokens.begin() + state.computed;
       mx::array chunk(first, {1, length}, mx::int32);
+      auto adapters = adapters::adapters_of_rows({state.adapters});
+      nn::AdapterScope scope(state.adapters ? adapters.get() : nullptr);
       // The logits stay lazy and are dropped; only the caches are evaluated.
       model_->forward_last(chunk, state.caches);
       evaluate(state.caches);
@@ -242,7 +319,6 @@ int ModelRunner::prefill(Row& row, int tokens) {
 
 std::unique_ptr<Step> ModelRunner::begin(std::span<Row* const> rows) {
   std::vector<std::shared_ptr<RowState>> states;
-  std::vector<cache::CacheList*> caches;
   for (Row* row : rows) {
     const auto& state = state_of(*row);
     if (state->computed != state->length() - 1) {
@@ -254,11 +330,10 @@ std::unique_ptr<Step> ModelRunner::begin(std::span<Row* const> rows) {
           state->computed);
     }
     states.push_back(state);
-    caches.push_back(&state->caches);
   }
   return with_mlx_errors("decode", [&] {
     mx::array fed = fed_tokens(states);
-    mx::array logits = model_->forward_rows(fed, caches);
+    mx::array logits = logits_of(fed, states);
     mx::async_eval(logits);
     for (const auto& state : states) {
       ++state->computed;
@@ -326,10 +401,14 @@ std::vector<AnswerToken> ModelRunner::prompt_logprobs(
     std::span<const int32_t> prompt,
     int top,
     const std::string& adapter) {
-  space_of(adapter);
+  auto stack = adapters_.find(adapter);
   check_prompt(prompt);
   return with_mlx_errors("prompt logprobs", [&] {
-    return engine::prompt_logprobs(*model_, prompt, top);
+    auto adapters = adapters::adapters_of_rows({stack});
+    nn::AdapterScope scope(stack ? adapters.get() : nullptr);
+    models::CacheOptions options;
+    options.per_layer = stack != nullptr;
+    return engine::prompt_logprobs(*model_, prompt, top, options);
   });
 }
 

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "mlxx/adapters/mounted.h"
 #include "mlxx/engine/prefix_cache.h"
 #include "mlxx/engine/runner.h"
 #include "mlxx/kernels/select.h"
@@ -24,9 +26,12 @@ struct ModelRunnerOptions {
   std::string states_identity = {};
 };
 
+struct RowState;
+
 // Rows of one loaded model, each with caches of its own; a step computes all of
 // its rows in one pass. A row's tokens and log-probabilities do not depend on
-// what else runs, to the last bit with our CPU kernels.
+// what else runs, to the last bit with our CPU kernels. Rows with adapters run
+// layer by layer, all of them in one more pass.
 class ModelRunner : public Runner {
  public:
   ModelRunner(
@@ -43,6 +48,10 @@ class ModelRunner : public Runner {
   }
   const models::Model& model() const {
     return *model_;
+  }
+  // What RowSettings::adapter names.
+  adapters::MountedAdapters& adapters() {
+    return adapters_;
   }
 
   Opened open(std::span<const int32_t> prompt, const RowSettings& settings)
@@ -61,8 +70,13 @@ class ModelRunner : public Runner {
       override;
 
  private:
-  // not_found for an adapter that is not mounted.
-  std::string space_of(const std::string& adapter) const;
+  // Rows with an adapter have states of their own, told apart by what is in
+  // its files.
+  std::string space_of(const adapters::AdapterStack* adapters);
+  cache::CacheList make_cache(const adapters::AdapterStack* adapters) const;
+  mx::array logits_of(
+      const mx::array& fed,
+      std::span<const std::shared_ptr<RowState>> rows) const;
   void check_prompt(std::span<const int32_t> prompt) const;
   void remember(
       const std::string& space,
@@ -73,6 +87,8 @@ class ModelRunner : public Runner {
   std::shared_ptr<const ModelText> text_;
   ModelRunnerOptions options_;
   kernels::Selection kernels_;
+  adapters::MountedAdapters adapters_;
+  std::set<std::string> adapter_spaces_;  // that prompts were kept under
   int vocab_size_;
   int steps_ = 0;
 };

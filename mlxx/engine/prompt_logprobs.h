@@ -14,6 +14,7 @@ namespace mlxx::engine {
 std::vector<AnswerToken> prompt_logprobs(
     const models::Model& model,
     std::span<const int32_t> prompt,
-    int top);
+    int top,
+    const models::CacheOptions& options = {});
 
 }  // namespace mlxx::engine
