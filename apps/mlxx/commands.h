@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,6 +15,8 @@ namespace mlxx::apps {
 struct CommandContext {
   // When the process started, for timings that a user would also measure.
   std::chrono::steady_clock::time_point process_start;
+  // The command line after the program's name.
+  std::vector<std::string> arguments;
   // What the verb on the command line does, set by its CLI11 callback (use
   // on_run). Returns the exit code; what it throws becomes an error line and
   // an exit code in run_program().

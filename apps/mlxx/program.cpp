@@ -114,6 +114,7 @@ int run_command_line(int argc, char** argv) {
   add_common_options(*app, log_level);
   try {
     auto arguments = read_arguments(argc, argv);
+    context.arguments = arguments;
     // CLI11 reads the list from its end.
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app->parse(std::move(reversed));

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <memory>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
+#include "apps/mlxx/engine_process.h"
 #include "apps/mlxx/exit_codes.h"
 #include "apps/mlxx/serve_log.h"
 #include "apps/mlxx/serve_options.h"
@@ -23,7 +25,9 @@
 #include "mlxx/hub/pull.h"
 #include "mlxx/hub/resolve.h"
 #include "mlxx/server/api_server.h"
+#include "mlxx/server/engine_host.h"
 #include "mlxx/server/http_server.h"
+#include "mlxx/server/remote_engine.h"
 #include "mlxx/text/tokenizer_cache.h"
 
 namespace mlxx::apps {
@@ -105,6 +109,26 @@ std::shared_ptr<server::EnginePort> make_engine(
       load_first);
 }
 
+// What the process does that --supervise starts: it has the models, and ends
+// when the one that started it is gone. Signals to stop are for that one, which
+// lets running answers end first.
+int run_engine(const ServeOptions& options) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  server::EngineChannel channel(kEngineDescriptor);
+  auto engine = make_engine(options, make_list(options));
+  server::host_engine(channel, *engine);
+  return kExitSuccess;
+}
+
+std::shared_ptr<server::EnginePort> start_supervised_engine(
+    std::vector<std::string> arguments) {
+  arguments.emplace_back("--as-engine");
+  server::RemoteEngineOptions remote;
+  remote.start = [arguments] { return start_engine_process(arguments); };
+  return server::make_remote_engine(std::move(remote));
+}
+
 std::shared_ptr<api::ResponseStore> make_store(const ServeOptions& options) {
   api::ResponseStoreOptions store;
   if (options.response_store) {
@@ -151,8 +175,11 @@ server::AccessLog make_log(const std::string& format) {
   };
 }
 
-int run(ServeOptions options) {
+int run(ServeOptions options, const std::vector<std::string>& arguments) {
   finish_serve_options(options);
+  if (options.is_engine) {
+    return run_engine(options);
+  }
   StopSignals signals;
   auto list = make_list(options);
   auto services = std::make_shared<server::Services>();
@@ -162,7 +189,8 @@ int run(ServeOptions options) {
   services->template_variables = std::make_shared<OrderedJson>(
       parse_ordered_json(options.chat_template_args, "--chat-template-args"));
   services->max_unsent_bytes = options.http.limits.max_unsent_bytes;
-  services->engine = make_engine(options, list);
+  services->engine = options.supervise ? start_supervised_engine(arguments)
+                                       : make_engine(options, list);
   std::atomic<server::HttpServer*> serving{nullptr};
   services->connections = [&serving] {
     auto* http = serving.load();
@@ -179,9 +207,8 @@ int run(ServeOptions options) {
   int code = kExitSuccess;
   while (!signals.wait(milliseconds(500))) {
     auto state = services->engine->state();
-    // Without its model there is nothing to wait for; a supervisor may know
-    // better.
-    if (!state.ready && !state.healthy) {
+    // Without its model there is nothing to wait for.
+    if (state.is_final) {
       print_error_line(state.problem);
       code = kExitFailure;
       break;
@@ -209,7 +236,9 @@ void add_serve_command(CLI::App& app, CommandContext& context) {
       "  mlxx serve -m org/repo --port 9000 --api-key SECRET\n"
       "  mlxx serve -m small=smollm2 -m large=/models/large --memory-budget "
       "24GB");
-  on_run(verb, context, [options] { return run(*options); });
+  on_run(verb, context, [options, &context] {
+    return run(*options, context.arguments);
+  });
 }
 
 }  // namespace mlxx::apps

@@ -381,6 +381,14 @@ void add_engine_options(CLI::App& verb, ServeOptions& options) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group(group);
+  verb.add_flag(
+          "--supervise",
+          options.supervise,
+          "Run the engine in a process of its own; when that dies, start it "
+          "again")
+      ->group(group);
+  // How that process is told what it is; not for people.
+  verb.add_flag("--as-engine", options.is_engine)->group("");
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ struct ServeOptions {
   double response_store_days = 30;
   std::string device;
   double drain_seconds = 30;
+  bool supervise = false;
+  bool is_engine = false;  // the process that --supervise starts
 };
 
 void add_serve_options(CLI::App& verb, ServeOptions& options);
