@@ -39,6 +39,7 @@ int measure_all() {
   benchmarks::register_attention(bench);
   benchmarks::register_rows(bench);
   benchmarks::register_recurrent(bench);
+  benchmarks::register_choices(bench);
   benchmarks::register_training(bench);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

@@ -46,6 +46,7 @@ void measure(
 
 void register_products(const Workbench& bench);
 void register_attention(const Workbench& bench);
+void register_choices(const Workbench& bench);
 void register_recurrent(const Workbench& bench);
 void register_rows(const Workbench& bench);
 void register_training(const Workbench& bench);

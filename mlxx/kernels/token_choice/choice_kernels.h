@@ -8,6 +8,8 @@ namespace mlxx::kernels {
 
 // Numbers of a row that are looked at together.
 inline constexpr int kChoiceBlock = 64;
+// Bounds that are tried in one pass over a row.
+inline constexpr int kChoiceBounds = 8;
 
 // A threefry2x32 generator as MLX's random::bits uses it: number i of n comes
 // from the key and i alone (https://github.com/google/jax, JEP 263).
@@ -34,8 +36,19 @@ struct ChoiceKernels {
   float (*sum_of_exponentials)(const float* x, int64_t n, float top);
   // y = e^(x - top), the same terms.
   void (*exponentials)(const float* x, int64_t n, float top, float* y);
+  // Sums of the weights of the x that reach each of kChoiceBounds bounds.
+  void (*weights_at_least)(
+      const float* x,
+      const float* weights,
+      int64_t n,
+      const float* bounds,
+      float* sums);
+  // Bit i is set if low <= x[i] < high; i below `count`, a block at most.
+  uint64_t (*between)(const float* x, int count, float low, float high);
   // y = x - amount
   void (*subtract)(const float* x, int64_t n, float amount, float* y);
+  // What does not reach the bound becomes -inf.
+  void (*drop_below)(float* x, int64_t n, float bound);
   // y = x where its bit is set, else -inf.
   void (*keep_allowed)(
       const float* x,

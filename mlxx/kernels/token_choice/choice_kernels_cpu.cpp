@@ -67,6 +67,79 @@ void exponentials(const float* x, int64_t n, float top, float* y) {
   store_some(y + i, exponential(load_some(x + i, n - i) - most), n - i);
 }
 
+void weights_at_least(
+    const float* x,
+    const float* weights,
+    int64_t n,
+    const float* bounds,
+    float* sums) {
+  Floats least[kChoiceBounds];
+  Floats sum[kChoiceBounds] = {};
+#pragma GCC unroll 8
+  for (int k = 0; k < kChoiceBounds; ++k) {
+    least[k] = broadcast(bounds[k]);
+  }
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    Floats v = load(x + i);
+    Floats weight = load(weights + i);
+#pragma GCC unroll 8
+    for (int k = 0; k < kChoiceBounds; ++k) {
+      sum[k] += v >= least[k] ? weight : Floats{};
+    }
+  }
+  for (int k = 0; k < kChoiceBounds; ++k) {
+    float rest = 0;
+    for (int64_t j = i; j < n; ++j) {
+      rest += x[j] >= bounds[k] ? weights[j] : 0;
+    }
+    sums[k] = sum_lanes(sum[k]) + rest;
+  }
+}
+
+// Bit k of lane k, which is 0 or -1.
+MLXX_INLINE uint32_t lane_bits(Ints lanes) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask((__m512i)lanes);
+#elif defined(__AVX2__)
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)lanes));
+#else
+  uint32_t bits = 0;
+  for (int k = 0; k < kWidth; ++k) {
+    bits |= static_cast<uint32_t>(lanes[k] & 1) << k;
+  }
+  return bits;
+#endif
+}
+
+uint64_t between(const float* x, int count, float low, float high) {
+  const Floats least = broadcast(low);
+  const Floats most = broadcast(high);
+  uint64_t bits = 0;
+  int i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    Floats v = load(x + i);
+    bits |= static_cast<uint64_t>(lane_bits((v >= least) & (v < most))) << i;
+  }
+  for (; i < count; ++i) {
+    bits |= static_cast<uint64_t>(x[i] >= low && x[i] < high) << i;
+  }
+  return bits;
+}
+
+void drop_below(float* x, int64_t n, float bound) {
+  const Floats least = broadcast(bound);
+  const Floats none = broadcast(-kInfinity);
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    Floats v = load(x + i);
+    store(x + i, v >= least ? v : none);
+  }
+  for (; i < n; ++i) {
+    x[i] = x[i] >= bound ? x[i] : -kInfinity;
+  }
+}
+
 void subtract(const float* x, int64_t n, float amount, float* y) {
   const Floats all = broadcast(amount);
   int64_t i = 0;
@@ -97,21 +170,6 @@ void keep_allowed(
   for (; i < n; ++i) {
     y[i] = (allowed[i / 32] >> (i % 32)) & 1 ? x[i] : -kInfinity;
   }
-}
-
-// Bit k of lane k, which is 0 or -1.
-MLXX_INLINE uint32_t lane_bits(Ints lanes) {
-#if defined(__AVX512F__)
-  return _mm512_movepi32_mask((__m512i)lanes);
-#elif defined(__AVX2__)
-  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)lanes));
-#else
-  uint32_t bits = 0;
-  for (int k = 0; k < kWidth; ++k) {
-    bits |= static_cast<uint32_t>(lanes[k] & 1) << k;
-  }
-  return bits;
-#endif
 }
 
 template <int kBits>
@@ -193,7 +251,10 @@ const ChoiceKernels MLXX_CHOICE_KERNELS = {
     block_maxima,
     sum_of_exponentials,
     exponentials,
+    weights_at_least,
+    between,
     subtract,
+    drop_below,
     keep_allowed,
     random_pairs,
     contenders,

@@ -183,18 +183,19 @@ void RowChooser::scan(const float* x, int64_t size, RowNumbers& numbers) const {
   numbers.top = kernels_.block_maxima(x, size, numbers.maxima.data());
 }
 
-void RowChooser::at_least(const RowNumbers& row, float bound) {
+void RowChooser::gather(const RowNumbers& row, float low, float high) {
   kept_.clear();
   for (size_t block = 0; block < row.maxima.size(); ++block) {
-    if (!(row.maxima[block] >= bound)) {
+    if (!(row.maxima[block] >= low)) {
       continue;
     }
     int64_t from = static_cast<int64_t>(block) * kChoiceBlock;
-    int64_t end = std::min(from + kChoiceBlock, row.size);
-    for (int64_t i = from; i < end; ++i) {
-      if (row.x[i] >= bound) {
-        kept_.push_back({static_cast<int32_t>(i), row.x[i]});
-      }
+    auto count =
+        static_cast<int>(std::min<int64_t>(kChoiceBlock, row.size - from));
+    uint64_t bits = kernels_.between(row.x + from, count, low, high);
+    for (; bits != 0; bits &= bits - 1) {
+      int64_t i = from + std::countr_zero(bits);
+      kept_.push_back({static_cast<int32_t>(i), row.x[i]});
     }
   }
 }
@@ -208,218 +209,155 @@ void RowChooser::largest(const RowNumbers& row, int64_t count) {
     std::nth_element(bounds_.begin(), last, bounds_.end(), std::greater<>());
     bound = *last;
   }
-  at_least(row, bound);
-  keep_likeliest(count);
-  std::ranges::sort(kept_, comes_first);
-}
-
-void RowChooser::set_terms(float top) {
-  values_.resize(kept_.size());
-  terms_.resize(kept_.size());
-  std::ranges::transform(kept_, values_.begin(), &Candidate::logprob);
-  kernels_
-      .exponentials(values_.data(), std::ssize(values_), top, terms_.data());
-}
-
-// A bound that tokens with a mass of `wanted` reach: by how many there are in
-// each step of log-probability, and the least mass that they can have.
-float RowChooser::bound_of_mass(float wanted) const {
-  constexpr int kSteps = 96;
-  constexpr float kPerStep = 0.25f;
-  int32_t counts[2][kSteps + 1] = {};  // two, since neighbours are often alike
-  for (size_t block = 0; block < row_.maxima.size(); ++block) {
-    if (!(row_.top - row_.maxima[block] < kSteps * kPerStep)) {
-      continue;
-    }
-    int64_t from = static_cast<int64_t>(block) * kChoiceBlock;
-    int64_t end = std::min(from + kChoiceBlock, row_.size);
-    for (int64_t i = from; i < end; ++i) {
-      float below = (row_.top - row_.x[i]) * (1 / kPerStep);
-      bool counts_here = below < static_cast<float>(kSteps);
-      ++counts[i % 2][counts_here ? static_cast<int>(below) : kSteps];
-    }
-  }
-  double mass = 0;
-  for (int step = 0; step < kSteps; ++step) {
-    double edge = (step + 1) * double{kPerStep};
-    mass += (counts[0][step] + counts[1][step]) * std::exp(-edge);
-    // More than is asked for, since sums are rounded.
-    if (mass > double{wanted} * 1.001) {
-      return row_.top - static_cast<float>(edge) - 0.001f;
-    }
-  }
-  return -kInfinity;
-}
-
-// Of kept_, the likeliest ones with that mass and ties with the last of them;
-// false if all together have less.
-bool RowChooser::cut_at_mass(float wanted) {
-  float least = row_.top;
-  for (const Candidate& candidate : kept_) {
-    least = std::min(least, candidate.logprob);
-  }
-  // Steps of log-probability, of which one holds the last token that stays:
-  // only that one is sorted.
-  constexpr int kSteps = 512;
-  float scale = static_cast<float>(kSteps) / std::max(row_.top - least, 1e-3f);
-  auto step_of = [&](const Candidate& candidate) {
-    float below = (row_.top - candidate.logprob) * scale;
-    return below < kSteps ? static_cast<int>(below) : kSteps;
-  };
-  set_terms(row_.top);
-  float masses[kSteps + 1] = {};
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    masses[step_of(kept_[i])] += terms_[i];
-  }
-  float above = 0;
-  int step = 0;
-  while (step < kSteps && above + masses[step] < wanted) {
-    above += masses[step++];
-  }
-  weighed_.clear();
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    if (step_of(kept_[i]) == step) {
-      weighed_.push_back({kept_[i], terms_[i]});
-    }
-  }
-  std::ranges::sort(weighed_, [](const Weighed& a, const Weighed& b) {
-    return comes_first(a.candidate, b.candidate);
-  });
-  float bound = least;
-  for (const Weighed& token : weighed_) {
-    if (!(above < wanted)) {
-      break;
-    }
-    above += token.weight;
-    bound = token.candidate.logprob;
-  }
-  std::erase_if(kept_, [&](const Candidate& candidate) {
-    return !(candidate.logprob >= bound);
-  });
-  return !(above < wanted);
-}
-
-void RowChooser::keep_top_p(float wanted) {
-  constexpr int64_t kFew = 64;
-  largest(row_, std::min(kFew, row_.size));
-  float least = kept_.back().logprob;
-  if (cut_at_mass(wanted) && kept_.back().logprob > least) {
-    return;  // ties with the last one that stays are among them, too
-  }
-  at_least(row_, bound_of_mass(wanted));
-  if (!cut_at_mass(wanted)) {
-    at_least(row_, -kInfinity);
-    cut_at_mass(wanted);
-  }
-}
-
-void RowChooser::keep_likeliest(int64_t count) {
-  if (count < std::ssize(kept_)) {
+  gather(row, bound, kInfinity);
+  if (std::ssize(kept_) > count) {
     auto last = kept_.begin() + count;
     std::nth_element(kept_.begin(), last, kept_.end(), comes_first);
     kept_.erase(last, kept_.end());
   }
+  std::ranges::sort(kept_, comes_first);
 }
 
-void RowChooser::keep_min_p(float min_p, int least, bool listed) {
+RowChooser::Masses RowChooser::masses_between(float low, float high) const {
+  Masses found;
+  for (int i = 0; i < kChoiceBounds; ++i) {
+    found.bounds[i] =
+        high - (high - low) * static_cast<float>(i + 1) / kChoiceBounds;
+  }
+  kernels_.weights_at_least(
+      row_.x,
+      weights_.data(),
+      row_.size,
+      found.bounds,
+      found.sums);
+  return found;
+}
+
+// Bounds are narrowed until few tokens are between them, of which sums say
+// where the mass is reached.
+float RowChooser::top_p_bound(float wanted) {
+  constexpr int64_t kFew = 64;
+  weights_.resize(static_cast<size_t>(row_.size));
+  kernels_.exponentials(row_.x, row_.size, row_.top, weights_.data());
+  float above = 0;  // mass of what reaches `high`
+  float high = kInfinity;
+  largest(row_, std::min(kFew, row_.size));
+  float mass = 0;
+  for (const Candidate& candidate : kept_) {
+    mass += weights_[static_cast<size_t>(candidate.token)];
+  }
+  if (mass < wanted) {
+    // What is below has weights of almost nothing.
+    constexpr float kRange = 40;
+    constexpr float kNarrow = 0.02f;
+    float low = row_.top - kRange;
+    high = std::nextafter(row_.top, kInfinity);
+    while (high - low > kNarrow) {
+      Masses found = masses_between(low, high);
+      int i = 0;
+      while (i < kChoiceBounds && found.sums[i] < wanted) {
+        above = found.sums[i];
+        high = found.bounds[i];
+        ++i;
+      }
+      if (i == kChoiceBounds) {
+        low = -kInfinity;
+        break;
+      }
+      low = found.bounds[i];
+    }
+    gather(row_, low, high);
+    std::ranges::sort(kept_, comes_first);
+  }
+  float bound = high;
+  for (const Candidate& candidate : kept_) {
+    if (!(above < wanted)) {
+      break;
+    }
+    above += weights_[static_cast<size_t>(candidate.token)];
+    bound = candidate.logprob;
+  }
+  return std::min(bound, row_.top);
+}
+
+float RowChooser::min_p_bound(float min_p, int least) {
   float bound =
       row_.top + static_cast<float>(std::log(static_cast<double>(min_p)));
-  if (!listed) {
-    at_least(row_, bound);
-    if (std::ssize(kept_) < least) {
-      largest(row_, least);
-    }
-    return;
+  if (least > 1) {
+    largest(row_, least);
+    bound = std::min(bound, kept_.back().logprob);
   }
-  auto stay = std::ranges::count_if(kept_, [&](const Candidate& candidate) {
-    return candidate.logprob >= bound;
-  });
-  keep_likeliest(std::max<std::ptrdiff_t>(stay, least));
+  return bound;
 }
 
-void RowChooser::exclude_top_choices(const TokenChoice& choice) {
-  set_terms(row_.top);
-  float sum = 0;
-  for (float term : terms_) {
-    sum += term;
-  }
+// Of the tokens above the threshold only the least likely one stays.
+void RowChooser::exclude_top_choices(const TokenChoice& choice, float bound) {
+  weights_.resize(static_cast<size_t>(row_.size));
+  kernels_.exponentials(row_.x, row_.size, row_.top, weights_.data());
+  bound = std::max(bound, std::numeric_limits<float>::lowest());
+  float sum = masses_between(bound, bound).sums[0];
+  float threshold = *choice.xtc_threshold;
+  // Somewhat lower, since exponentials are rounded.
+  float near = row_.top + std::log(threshold * sum) - 0.001f;
+  gather(row_, std::max(bound, near), kInfinity);
+  auto share = [&](const Candidate& candidate) {
+    return weights_[static_cast<size_t>(candidate.token)] / sum;
+  };
   float least = kInfinity;
-  for (float& term : terms_) {
-    term /= sum;
-    if (term > *choice.xtc_threshold) {
-      least = std::min(least, term);
+  for (const Candidate& candidate : kept_) {
+    if (share(candidate) > threshold) {
+      least = std::min(least, share(candidate));
     }
   }
-  size_t stay = 0;
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    bool special =
-        std::ranges::find(choice.xtc_special_tokens, kept_[i].token) !=
-        choice.xtc_special_tokens.end();
-    if (special || !(terms_[i] > least)) {
-      kept_[stay++] = kept_[i];
+  const auto& special = choice.xtc_special_tokens;
+  for (const Candidate& candidate : kept_) {
+    if (share(candidate) > least &&
+        std::ranges::find(special, candidate.token) == special.end()) {
+      logprobs_[static_cast<size_t>(candidate.token)] = -kInfinity;
     }
   }
-  kept_.resize(stay);
+  scan(row_.x, row_.size, row_);
 }
 
-bool RowChooser::filter(const TokenChoice& choice, float sum) {
-  bool listed = false;
+float RowChooser::top_k_bound(int64_t count) {
+  largest(row_, count);
+  if (kept_.empty()) {
+    return -kInfinity;
+  }
+  Candidate last = kept_.back();
+  gather(row_, last.logprob, kInfinity);
+  for (const Candidate& candidate : kept_) {
+    if (comes_first(last, candidate)) {
+      logprobs_[static_cast<size_t>(candidate.token)] = -kInfinity;
+    }
+  }
+  return last.logprob;
+}
+
+void RowChooser::filter(const TokenChoice& choice, float sum) {
+  float bound = -kInfinity;
   if (choice.top_p > 0 && choice.top_p < 1) {
-    keep_top_p(choice.top_p * sum);
-    listed = true;
+    bound = top_p_bound(choice.top_p * sum);
   }
   if (choice.min_p > 0 && choice.min_tokens_to_keep < row_.size) {
-    keep_min_p(choice.min_p, choice.min_tokens_to_keep, listed);
-    listed = true;
+    bound =
+        std::max(bound, min_p_bound(choice.min_p, choice.min_tokens_to_keep));
   }
   if (choice.xtc_threshold) {
-    if (!listed) {
-      at_least(row_, -kInfinity);
-    }
-    exclude_top_choices(choice);
-    listed = true;
+    exclude_top_choices(choice, bound);
   }
   if (choice.top_k > 0 && choice.top_k < row_.size) {
-    if (!listed) {
-      largest(row_, choice.top_k);
-    } else {
-      keep_likeliest(choice.top_k);
-    }
-    listed = true;
+    bound = std::max(bound, top_k_bound(choice.top_k));
   }
-  return listed;
+  if (bound > -kInfinity) {
+    kernels_.drop_below(logprobs_.data(), row_.size, bound);
+    for (float& maximum : row_.maxima) {
+      maximum = maximum >= bound ? maximum : -kInfinity;
+    }
+  }
 }
 
-int32_t RowChooser::draw_from_kept(const TokenChoice& choice) {
-  // So many that random numbers of all tokens in vectors cost less than one by
-  // one of these.
-  constexpr int64_t kMany = 1024;
-  if (std::ssize(kept_) > kMany) {
-    std::ranges::fill(logprobs_, -kInfinity);
-    for (const Candidate& candidate : kept_) {
-      logprobs_[static_cast<size_t>(candidate.token)] = candidate.logprob;
-    }
-    scan(logprobs_.data(), row_.size, row_);
-    return draw_from_all(choice);
-  }
-  float top = -kInfinity;
-  for (const Candidate& candidate : kept_) {
-    top = std::max(top, candidate.logprob);
-  }
-  Best best(
-      choice.key,
-      row_.size,
-      top,
-      std::max(choice.temperature, kLowestTemperature));
-  for (const Candidate& candidate : kept_) {
-    if (best.can_win(candidate.logprob)) {
-      best.offer(candidate.token, candidate.logprob);
-    }
-  }
-  return best.token();
-}
-
-int32_t RowChooser::draw_from_all(const TokenChoice& choice) const {
+int32_t RowChooser::draw(const TokenChoice& choice) const {
   const float* x = row_.x;
   float temperature = std::max(choice.temperature, kLowestTemperature);
   Best best(choice.key, row_.size, row_.top, temperature);
@@ -512,8 +450,8 @@ RowChooser::Result RowChooser::choose(
       }
       row_.x = logprobs_.data();
       row_.top -= amount;
-      result.token =
-          filter(choice, *sum) ? draw_from_kept(choice) : draw_from_all(choice);
+      filter(choice, *sum);
+      result.token = draw(choice);
     }
     result.check = x[result.token] - amount;
   } else {

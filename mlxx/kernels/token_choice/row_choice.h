@@ -46,34 +46,32 @@ class RowChooser {
       const TokenChoice& choice);
   void penalize(int32_t fed, const TokenChoice& choice);
   void scan(const float* x, int64_t size, RowNumbers& numbers) const;
-  // Into kept_, from row_ of log-probabilities; false if all stay. `sum` of
-  // e^(x - top).
-  bool filter(const TokenChoice& choice, float sum);
-  void keep_top_p(float wanted);
-  float bound_of_mass(float wanted) const;
-  bool cut_at_mass(float wanted);
-  void keep_likeliest(int64_t count);
-  void keep_min_p(float min_p, int least, bool listed);
-  void exclude_top_choices(const TokenChoice& choice);
-  int32_t draw_from_all(const TokenChoice& choice) const;
-  int32_t draw_from_kept(const TokenChoice& choice);
+  // Of row_, log-probabilities in logprobs_, what does not stay becomes -inf.
+  // `sum` of e^(x - top).
+  void filter(const TokenChoice& choice, float sum);
+  // Of what reaches bounds from below `high` down to `low`.
+  struct Masses {
+    float bounds[kChoiceBounds];
+    float sums[kChoiceBounds];
+  };
+  Masses masses_between(float low, float high) const;
+  // The least log-probability that stays.
+  float top_p_bound(float wanted);
+  float min_p_bound(float min_p, int least);
+  float top_k_bound(int64_t count);
+  void exclude_top_choices(const TokenChoice& choice, float bound);
+  int32_t draw(const TokenChoice& choice) const;
   // The `count` largest into kept_, in order.
   void largest(const RowNumbers& row, int64_t count);
-  void at_least(const RowNumbers& row, float bound);
-  void set_terms(float top);
+  // Those with low <= x < high into kept_.
+  void gather(const RowNumbers& row, float low, float high);
 
   const ChoiceKernels& kernels_;
   std::vector<float> changed_;
   std::vector<float> logprobs_;
-  std::vector<float> values_;  // of kept_
-  std::vector<float> terms_;   // e^(value - top) of kept_
+  std::vector<float> weights_;  // e^(x - top)
   std::vector<float> bounds_;
-  struct Weighed {
-    Candidate candidate;
-    float weight;
-  };
   std::vector<Candidate> kept_;
-  std::vector<Weighed> weighed_;
   RowNumbers raw_;  // logits
   RowNumbers row_;  // what is drawn from
 };
