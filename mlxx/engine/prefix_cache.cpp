@@ -239,8 +239,14 @@ void PrefixCache::Impl::hand_over(const std::string& space) {
   auto found = spaces.find(space);
   if (found != spaces.end()) {
     for (PrefixEntry* entry : found->second.entries()) {
-      for (const auto& layer : entry->caches) {
-        mx::eval(layer->state());
+      try {
+        for (const auto& layer : entry->caches) {
+          mx::eval(layer->state());
+        }
+      } catch (const std::exception& error) {
+        // A state whose computation failed is of no use, here or there.
+        entry->is_stored = true;
+        log_warning("[prompt cache] a state is lost: {}", error.what());
       }
     }
   }
