@@ -8,8 +8,6 @@
 
 #include <mlx/primitives.h>
 
-#include "mlxx/core/device.h"
-
 namespace mlxx::plan {
 
 namespace {
@@ -52,12 +50,11 @@ bool needs_own_memory(std::string_view name) {
   return kOwn.contains(name);
 }
 
-// Operations that are handed to the device before the first of them is done;
-// what they read is held until then. On the CPU MLX's evaluation stops at ten
-// tasks; GPUs are given some tens of operations in one command buffer.
-size_t operations_ahead() {
-  return backend() == Backend::cpu ? 10 : 40;
-}
+// What is handed to the device before the first of it is done; what it reads is
+// held until then. MLX's evaluation on the CPU goes on until more than ten
+// tasks of ten dispatches wait: one for a view, two for another operation. GPUs
+// are given some tens of operations in one command buffer.
+constexpr size_t kDispatchesAhead = 120;
 
 struct Use {
   int readers = 0;
@@ -66,7 +63,8 @@ struct Use {
 
 struct Block {
   size_t bytes = 0;
-  int holders = 0;  // arrays alive that show it
+  int holders = 0;        // arrays alive that show it
+  size_t held_until = 0;  // in dispatches: when its last reader is done
 };
 
 // Every array with a primitive, inputs first. Siblings come with the first of
@@ -172,6 +170,10 @@ class Run {
     }
     peak_ = std::max(peak_, live_);
     for (const auto& input : inputs) {
+      auto block = blocks_.find(uses_[input.id()].memory);
+      if (block != blocks_.end()) {
+        block->second.held_until = ends_.size() + kDispatchesAhead;
+      }
       drop_reader(input.id());
     }
     donated_ = 0;
@@ -180,9 +182,9 @@ class Run {
         release(uses_[output.id()].memory);
       }
     }
-    ends_.push_back(waiting_.size());
-    if (ends_.size() > ahead_) {
-      const size_t end = ends_[ends_.size() - 1 - ahead_];
+    ends_.insert(ends_.end(), is_view(name) ? 1 : 2, waiting_.size());
+    if (ends_.size() > kDispatchesAhead) {
+      const size_t end = ends_[ends_.size() - 1 - kDispatchesAhead];
       for (; released_ < end; ++released_) {
         release_now(waiting_[released_]);
       }
@@ -195,7 +197,9 @@ class Run {
       const Use& use = uses_[input.id()];
       auto block = blocks_.find(use.memory);
       if (block != blocks_.end() && use.readers == 1 &&
-          block->second.holders == 1 && block->second.bytes >= bytes &&
+          block->second.holders == 1 &&
+          block->second.held_until <= ends_.size() &&
+          block->second.bytes >= bytes &&
           block->second.bytes <= bytes + bytes / 8) {
         return use.memory;
       }
@@ -204,7 +208,7 @@ class Run {
   }
 
   void allocate(const mx::array& array) {
-    blocks_[array.id()] = {array.nbytes(), 1};
+    blocks_[array.id()] = {array.nbytes(), 1, 0};
     live_ += array.nbytes();
     uses_[array.id()].memory = array.id();
   }
@@ -236,12 +240,11 @@ class Run {
   std::unordered_map<std::uintptr_t, Use> uses_;
   std::unordered_map<std::uintptr_t, Block> blocks_;
   // Memory to be released, in the order of the operations, how much of it
-  // there was after each of them, and what has been.
+  // there was after each dispatch, and what has been.
   std::vector<std::uintptr_t> waiting_;
   std::vector<size_t> ends_;
   size_t released_ = 0;
   std::uintptr_t donated_ = 0;  // by an input of this operation to its output
-  const size_t ahead_ = operations_ahead();
   size_t live_ = 0;
   size_t peak_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "mlxx/engine/model_list.h"
 
 #include <fstream>
+#include <future>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -69,6 +70,57 @@ TEST_F(List, ReadsTextsWithoutWeights) {
       render_chat(*text, messages, nullptr, {}),
       "<s>user:hi</s>assistant:");
   EXPECT_EQ(list.text("a"), text);
+}
+
+TEST_F(List, ManyThreadsReadAModelOnce) {
+  ModelList list(options());
+  std::vector<std::future<std::shared_ptr<const ModelText>>> texts;
+  for (int i = 0; i < 8; ++i) {
+    texts.push_back(std::async(std::launch::async, [&list, i] {
+      list.list();
+      return list.text(i % 2 == 0 ? "a" : "b");
+    }));
+  }
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(texts[i].get(), list.text(i % 2 == 0 ? "a" : "b"));
+  }
+}
+
+TEST_F(List, ModelsOfVectorsAndScoresAreKnownByTheirFiles) {
+  auto write = [&](const char* name, const Json& changes) {
+    Json config = tiny_llama_config();
+    config.update(changes);
+    write_tiny_model(folder.path() / name, config);
+  };
+  write("v", {{"architectures", {"LlamaModel"}}});
+  std::ofstream(folder.path() / "v" / "modules.json") << R"([
+    {"idx": 0, "name": "0", "path": "",
+     "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "name": "1", "path": "1_Pooling",
+     "type": "sentence_transformers.models.Pooling"}])";
+  fs::create_directory(folder.path() / "v" / "1_Pooling");
+  std::ofstream(folder.path() / "v" / "1_Pooling" / "config.json")
+      << R"({"word_embedding_dimension": 128,
+             "pooling_mode_lasttoken": true})";
+  write("r", {{"architectures", {"LlamaForSequenceClassification"}}});
+  ModelListOptions more = options();
+  more.models.push_back({"v", folder.path() / "v"});
+  more.models.push_back({"r", folder.path() / "r"});
+  ModelList list(more);
+  EXPECT_FALSE(list.text("a")->is_embedding_model);
+  EXPECT_TRUE(list.text("v")->is_embedding_model);
+  EXPECT_FALSE(list.text("v")->is_reranker);
+  EXPECT_TRUE(list.text("r")->is_reranker);
+}
+
+TEST_F(List, AnUnknownArchitectureIsUnsupported) {
+  Json config = tiny_llama_config();
+  config["model_type"] = "nonesuch";
+  std::ofstream(folder.path() / "a" / "config.json") << config.dump();
+  ModelList list(options());
+  EXPECT_EQ(
+      kind_of([&] { list.text("a"); }, "nonesuch"),
+      ErrorKind::unsupported);
 }
 
 TEST_F(List, NoNameIsAPath) {
