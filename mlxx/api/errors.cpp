@@ -18,6 +18,13 @@ std::string_view place_of(std::string_view message) {
       : std::string_view();
 }
 
+// The field that a place stands for; "" for a place that is none.
+std::string_view field_of(std::string_view place) {
+  return place == "adapter"                                 ? "adapters"
+      : place.find_first_of(" /") != std::string_view::npos ? ""
+                                                            : place;
+}
+
 std::string_view type_of(int status) {
   switch (status) {
     case 401:
@@ -39,7 +46,7 @@ void describe_kind(const Error& error, ErrorReply& reply) {
   switch (error.kind()) {
     case ErrorKind::invalid_request:
       reply.status = 400;
-      reply.param = place;
+      reply.param = field_of(place);
       if (place == "context_length_exceeded") {
         reply.param = "";
         reply.code = place;
@@ -52,7 +59,7 @@ void describe_kind(const Error& error, ErrorReply& reply) {
     case ErrorKind::not_found:
       reply.status = 404;
       reply.code = place == "model" ? "model_not_found" : "not_found";
-      reply.param = place;
+      reply.param = field_of(place);
       break;
     case ErrorKind::out_of_memory:
       reply.status = 503;

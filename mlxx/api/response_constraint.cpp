@@ -247,9 +247,13 @@ void check_constraint(
     if (error.kind() != ErrorKind::invalid_request) {
       throw;
     }
+    std::string_view why = error.what();
+    if (why.ends_with("NoExtensionBias")) {
+      why = "it allows no answer at all";  // llguidance's word for that
+    }
     throw RequestError(
         400,
-        fmt::format("[{}] cannot be enforced: {}", param, error.what()),
+        fmt::format("[{}] cannot be enforced: {}", param, why),
         param,
         "invalid_schema");
   }

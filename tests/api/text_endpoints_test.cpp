@@ -98,6 +98,8 @@ TEST(Errors, KindsHaveTheirStatus) {
   EXPECT_EQ(
       reply_to(ErrorKind::not_found, "[model] y").code,
       "model_not_found");
+  EXPECT_EQ(reply_to(ErrorKind::not_found, "[adapter] y").param, "adapters");
+  EXPECT_EQ(reply_to(ErrorKind::invalid_request, "[a b] y").param, "");
   EXPECT_EQ(reply_to(ErrorKind::unsupported, "[x] y").status, 501);
   EXPECT_EQ(reply_to(ErrorKind::internal, "[x] y").status, 500);
   EXPECT_EQ(reply_to(ErrorKind::bad_file, "[x] y").type, "server_error");
