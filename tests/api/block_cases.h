@@ -33,6 +33,28 @@ struct BlockCase {
     return json.value("tools", false);
   }
 
+  OrderedJson messages_body(bool stream) const {
+    OrderedJson body = OrderedJson::parse(
+        R"({"model": "tiny", "max_tokens": 100,
+        "messages": [{"role": "user", "content": "hi"}]})");
+    body["stream"] = stream;
+    if (has_tools()) {
+      body["tools"] = OrderedJson::parse(
+          R"([{"name": "f", "input_schema": {"type": "object", "properties":
+          {"x": {"type": "integer"}}}}])");
+    }
+    return body;
+  }
+  OrderedJson responses_body(bool stream) const {
+    OrderedJson body = {{"input", "hi"}, {"stream", stream}};
+    if (has_tools()) {
+      body["tools"] = OrderedJson::parse(
+          R"([{"type": "function", "name": "f", "strict": null, "parameters":
+          {"type": "object", "properties": {"x": {"type": "integer"}}}}])");
+    }
+    return body;
+  }
+
   std::vector<engine::Event> events(
       const std::vector<std::string>& pieces) const {
     const bool cut = json.value("finish", "stop") == "length";
@@ -52,6 +74,23 @@ inline std::vector<BlockCase> block_cases() {
   }
   return out;
 }
+
+inline BlockCase block_case(const std::string& about) {
+  for (BlockCase& test : block_cases()) {
+    if (test.about() == about) {
+      return test;
+    }
+  }
+  ADD_FAILURE() << "there is no case '" << about << "'";
+  return {};
+}
+
+// Cases whose streams are kept, by their files in tests/data/api/streams.
+inline const std::vector<std::pair<std::string, std::string>> kKeptStreams = {
+    {"reasoning", "reasoning, then text"},
+    {"call", "text, then a call"},
+    {"cut", "a good call, then one cut by the limit"},
+};
 
 // The text cut between characters: whole, each of them alone, at random.
 inline std::vector<std::vector<std::string>> cuts_of(const std::string& text) {
@@ -75,6 +114,27 @@ inline std::vector<std::vector<std::string>> cuts_of(const std::string& text) {
     out.push_back(std::move(pieces));
   }
   return out;
+}
+
+// The stream of a kept case, of "messages" or "responses".
+inline std::string stream_to_keep(
+    const std::string& protocol,
+    const std::string& about) {
+  const BlockCase test = block_case(about);
+  const Context context = test.context();
+  auto answer = protocol == "messages"
+      ? answer_messages(test.messages_body(true), context)
+      : answer_response(test.responses_body(true), context);
+  return stream_of(*answer, test.events(cuts_of(test.text())[3]));
+}
+inline std::string stream_file(
+    const std::string& protocol,
+    const std::string& name) {
+  return fmt::format(
+      "{}/api/streams/{}-{}.sse",
+      MLXX_TEST_DATA,
+      protocol,
+      name);
 }
 
 // Frames with names: each "event: NAME\ndata: JSON\n\n", the name being the

@@ -4,6 +4,7 @@
 //   block_transcripts read      for each line {"endpoint", "body"} of standard
 //                               input {"status", "param", "ignored"}
 //   block_transcripts tables    the tables of fields, one line
+//   block_transcripts streams   writes tests/data/api/streams
 #include <iostream>
 
 #include "mlxx/api/anthropic_errors.h"
@@ -23,23 +24,6 @@ void print(const OrderedJson& line) {
   std::cout << write_json(line) << "\n";
 }
 
-OrderedJson body_of(const BlockCase& test, bool messages, bool stream) {
-  OrderedJson body = messages ? OrderedJson::parse(
-                                    R"({"model": "tiny", "max_tokens": 100,
-            "messages": [{"role": "user", "content": "hi"}]})")
-                              : OrderedJson::parse(
-                                    R"({"model": "tiny", "input": "hi",
-            "include": ["message.output_text.logprobs"]})");
-  body["stream"] = stream;
-  if (test.has_tools()) {
-    body["tools"] = OrderedJson::parse(
-        messages ? R"([{"name": "f", "input_schema": {"type": "object"}}])"
-                 : R"([{"type": "function", "name": "f", "parameters": {"type":
-                   "object"}, "strict": null}])");
-  }
-  return body;
-}
-
 std::vector<std::string> letters(const std::string& text) {
   return cuts_of(text)[1];
 }
@@ -50,9 +34,12 @@ void print_answers(bool messages) {
     Context context = test.context();
     context.store = &store;
     auto answer = [&](bool stream) {
-      const OrderedJson body = body_of(test, messages, stream);
-      return messages ? answer_messages(body, context)
-                      : answer_response(body, context);
+      if (messages) {
+        return answer_messages(test.messages_body(stream), context);
+      }
+      OrderedJson body = test.responses_body(stream);
+      body["include"] = {"message.output_text.logprobs"};
+      return answer_response(body, context);
     };
     // The names that the two get are the same.
     auto plain = answer(false);
@@ -154,6 +141,13 @@ int main(int argc, char** argv) {
     read_bodies();
   } else if (what == "tables") {
     print(field_tables_json());
+  } else if (what == "streams") {
+    for (const char* protocol : {"messages", "responses"}) {
+      for (const auto& [name, about] : kKeptStreams) {
+        std::ofstream(stream_file(protocol, name))
+            << stream_to_keep(protocol, about);
+      }
+    }
   } else {
     return 2;
   }

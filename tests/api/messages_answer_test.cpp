@@ -8,20 +8,6 @@
 namespace mlxx::api {
 namespace {
 
-OrderedJson body_of(const BlockCase& test, bool stream) {
-  OrderedJson body = {
-      {"model", "tiny"},
-      {"max_tokens", 100},
-      {"messages", {{{"role", "user"}, {"content", "hi"}}}},
-      {"stream", stream}};
-  if (test.has_tools()) {
-    body["tools"] = OrderedJson::parse(
-        R"([{"name": "f", "input_schema": {"type": "object", "properties":
-        {"x": {"type": "integer"}}}}])");
-  }
-  return body;
-}
-
 // What the data files say of a block.
 OrderedJson shown(const OrderedJson& blocks) {
   OrderedJson out = OrderedJson::array();
@@ -107,7 +93,7 @@ OrderedJson assembled(const std::string& stream) {
 TEST(MessagesAnswer, SaysWhatTheModelMeant) {
   for (const BlockCase& test : block_cases()) {
     SCOPED_TRACE(test.about());
-    auto answer = answer_messages(body_of(test, false), test.context());
+    auto answer = answer_messages(test.messages_body(false), test.context());
     const OrderedJson body = body_after(*answer, test.events({test.text()}));
     EXPECT_EQ(body["type"], "message");
     EXPECT_EQ(body["role"], "assistant");
@@ -127,19 +113,29 @@ TEST(MessagesAnswer, StreamsSayTheSameHoweverTheTextIsCut) {
   for (const BlockCase& test : block_cases()) {
     SCOPED_TRACE(test.about());
     for (const auto& pieces : cuts_of(test.text())) {
-      auto plain = answer_messages(body_of(test, false), test.context());
-      auto stream = answer_messages(body_of(test, true), test.context());
+      auto plain = answer_messages(test.messages_body(false), test.context());
+      auto stream = answer_messages(test.messages_body(true), test.context());
       ASSERT_TRUE(stream->streams());
       ASSERT_EQ(
           assembled(stream_of(*stream, test.events(pieces))),
           body_after(*plain, test.events(pieces)));
-      auto whole = answer_messages(body_of(test, false), test.context());
+      auto whole = answer_messages(test.messages_body(false), test.context());
       ASSERT_EQ(
           body_after(*whole, test.events({test.text()}))["content"],
           assembled(stream_of(
-              *answer_messages(body_of(test, true), test.context()),
+              *answer_messages(test.messages_body(true), test.context()),
               test.events(pieces)))["content"]);
     }
+  }
+}
+
+// block_transcripts streams writes these files.
+TEST(MessagesAnswer, StreamsAreTheKeptOnesByteForByte) {
+  for (const auto& [name, about] : kKeptStreams) {
+    std::ifstream file(stream_file("messages", name));
+    EXPECT_EQ(
+        stream_to_keep("messages", about),
+        std::string(std::istreambuf_iterator<char>(file), {}));
   }
 }
 

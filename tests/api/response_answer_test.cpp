@@ -10,16 +10,6 @@
 namespace mlxx::api {
 namespace {
 
-OrderedJson body_of(const BlockCase& test, bool stream) {
-  OrderedJson body = {{"input", "hi"}, {"stream", stream}};
-  if (test.has_tools()) {
-    body["tools"] = OrderedJson::parse(
-        R"([{"type": "function", "name": "f", "parameters": {"type": "object",
-        "properties": {"x": {"type": "integer"}}}}])");
-  }
-  return body;
-}
-
 // What the data files say of an item.
 OrderedJson shown(const OrderedJson& items) {
   OrderedJson out = OrderedJson::array();
@@ -133,7 +123,7 @@ TEST(ResponseAnswer, SaysWhatTheModelMeant) {
   EXPECT_GT(block_cases().size(), 15u);
   for (const BlockCase& test : block_cases()) {
     SCOPED_TRACE(test.about());
-    auto answer = answer_response(body_of(test, false), test.context());
+    auto answer = answer_response(test.responses_body(false), test.context());
     const OrderedJson body = body_after(*answer, test.events({test.text()}));
     EXPECT_EQ(body["object"], "response");
     EXPECT_EQ(body["model"], "tiny");
@@ -156,13 +146,23 @@ TEST(ResponseAnswer, SaysWhatTheModelMeant) {
 TEST(ResponseAnswer, StreamsSayTheSameHoweverTheTextIsCut) {
   for (const BlockCase& test : block_cases()) {
     SCOPED_TRACE(test.about());
-    auto whole = answer_response(body_of(test, false), test.context());
+    auto whole = answer_response(test.responses_body(false), test.context());
     const OrderedJson body = body_after(*whole, test.events({test.text()}));
     for (const auto& pieces : cuts_of(test.text())) {
-      auto stream = answer_response(body_of(test, true), test.context());
+      auto stream = answer_response(test.responses_body(true), test.context());
       ASSERT_TRUE(stream->streams());
       ASSERT_EQ(assembled(stream_of(*stream, test.events(pieces))), body);
     }
+  }
+}
+
+// block_transcripts streams writes these files.
+TEST(ResponseAnswer, StreamsAreTheKeptOnesByteForByte) {
+  for (const auto& [name, about] : kKeptStreams) {
+    std::ifstream file(stream_file("responses", name));
+    EXPECT_EQ(
+        stream_to_keep("responses", about),
+        std::string(std::istreambuf_iterator<char>(file), {}));
   }
 }
 
