@@ -101,6 +101,14 @@ DecodeBatch::Round DecodeBatch::advance(
   return round;
 }
 
+DecodeBatch::Round DecodeBatch::settle(Runner& runner, StepListener& listener) {
+  Round round;
+  if (in_flight_) {
+    read(runner, listener, round);
+  }
+  return round;
+}
+
 DecodeBatch::InFlight DecodeBatch::begin(
     Runner& runner,
     const std::vector<Sequence*>& rows) {

@@ -26,13 +26,16 @@ class StepListener {
 class DecodeBatch {
  public:
   void join(Sequence& sequence);
-  // Begins a step for all that go on, and reads the one before. Never throws.
-  // What failed, if the runner did (one row alone is not the runner's fault).
   struct Round {
     int read_rows = 0;  // of the step that was read; 0 if none was
     std::shared_ptr<const Error> error;
   };
+  // Begins a step for all that go on, and reads the one before. Never throws.
+  // What failed, if the runner did (one row alone is not the runner's fault).
   Round advance(Runner& runner, StepListener& listener);
+  // Reads the step in flight, if there is one, and begins none: the device
+  // gets something else to do now, and nobody's token should wait for that.
+  Round settle(Runner& runner, StepListener& listener);
   // Drops sequences that ended and are in no step.
   void drop_finished();
 

@@ -53,15 +53,24 @@ mx::array fed_tokens(std::span<const std::shared_ptr<RowState>> rows) {
 }
 
 int32_t token_at(const mx::array& tokens, int index) {
-  mx::array all = mx::contiguous(tokens);
+  mx::array all = tokens;
   mx::eval(all);
+  if (!all.flags().row_contiguous) {
+    all = mx::contiguous(all);
+    mx::eval(all);
+  }
   return all.data<int32_t>()[index];
 }
 
 std::vector<Chosen> read_chosen(
     const ChosenTokens& chosen,
     std::span<const std::shared_ptr<RowState>> rows) {
-  auto on_host = [](const mx::array& a) { return mx::contiguous(a); };
+  // The step after this one is in the device's queue already: no operation may
+  // be added behind it, only waited for what was enqueued with the choice.
+  mx::eval(chosen.arrays());
+  auto on_host = [](const mx::array& a) {
+    return a.flags().row_contiguous ? a : mx::contiguous(a);
+  };
   mx::array tokens = on_host(chosen.tokens);
   mx::array check = on_host(chosen.check);
   std::vector<mx::array> needed{tokens, check};

@@ -22,31 +22,19 @@ double averaged(double before, double newest) {
 
 PrefillPace::PrefillPace(int prefill_step) : prefill_step_(prefill_step) {}
 
-bool PrefillPace::is_outdated(int rows) const {
-  return rows * 4 > step_rows_ * 5 || rows * 5 < step_rows_ * 4;
-}
-
 void PrefillPace::decoded(double seconds, int rows) {
-  if (is_outdated(rows)) {
-    step_seconds_ = 0;
-  }
-  step_seconds_ = averaged(step_seconds_, seconds);
+  // With more rows or fewer a step takes another time.
+  bool others = rows * 4 > step_rows_ * 5 || rows * 5 < step_rows_ * 4;
+  step_seconds_ = averaged(others ? 0 : step_seconds_, seconds);
   step_rows_ = rows;
 }
 
-void PrefillPace::prefilled(int tokens, double seconds, bool behind_step) {
-  // Few tokens say nothing about many, and what the step before it took must
-  // be known.
-  if (tokens < kMinChunk || (behind_step && step_seconds_ == 0)) {
+void PrefillPace::prefilled(int tokens, double seconds) {
+  // Few tokens say nothing about many.
+  if (tokens < kMinChunk || seconds <= 0) {
     return;
   }
-  // That step was begun only just now.
-  double own =
-      behind_step ? std::max(seconds - step_seconds_, seconds / 4) : seconds;
-  if (own <= 0) {
-    return;
-  }
-  tokens_per_second_ = averaged(tokens_per_second_, tokens / own);
+  tokens_per_second_ = averaged(tokens_per_second_, tokens / seconds);
 }
 
 int PrefillPace::chunk(int left, double hold_seconds, double share) const {

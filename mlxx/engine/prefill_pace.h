@@ -11,11 +11,9 @@ class PrefillPace {
   // prefill_step: the most tokens of one chunk.
   explicit PrefillPace(int prefill_step);
 
-  // A step of `rows` rows took `seconds`, with no prompt between.
+  // A step of `rows` rows took `seconds`.
   void decoded(double seconds, int rows);
-  // A chunk took `seconds` to wait for, with a decode step before it in the
-  // device's queue or not.
-  void prefilled(int tokens, double seconds, bool behind_step);
+  void prefilled(int tokens, double seconds);
 
   // Tokens of the next chunk, of `left` that a prompt still needs: all of
   // them, if few would be left over. `hold_seconds`: how long it may hold up
@@ -29,9 +27,6 @@ class PrefillPace {
   double step_seconds() const {
     return step_seconds_;
   }
-  // Whether a step with so many rows may well take another time than
-  // step_seconds().
-  bool is_outdated(int rows) const;
 
  private:
   int prefill_step_;

@@ -110,29 +110,47 @@ bool Scheduler::step_models() {
       continue;
     }
     stepped = true;
-    double began = hooks_.now();
-    auto round = model.batch.advance(*model.runner, *this);
-    model.batch.drop_finished();
-    double now = hooks_.now();
-    if (round.error) {
-      runner_failed(model, round.error);
-    } else if (round.read_rows > 0) {
-      runner_worked(model);
+    if (!model.batch.is_in_flight()) {
+      model.computing_since = hooks_.now();
+      model.interrupted = false;
     }
-    if (round.read_rows > 0) {
-      ++counters_.steps;
-      double seconds = now - (model.interrupted ? began : model.last_read);
-      counters_.step_seconds += seconds;
-      if (!model.interrupted) {
-        model.pace.decoded(seconds, round.read_rows);
-        model.untimed_steps = 0;
-      }
-    }
-    model.last_read = now;
-    // With nothing in flight the next step is not read one step later.
-    model.interrupted = !model.batch.is_in_flight();
+    account(model, model.batch.advance(*model.runner, *this));
   }
   return stepped;
+}
+
+// Reads every step in flight.
+void Scheduler::settle() {
+  for (auto& [text, model] : models_) {
+    if (model.batch.is_in_flight()) {
+      account(model, model.batch.settle(*model.runner, *this));
+    }
+  }
+}
+
+void Scheduler::account(
+    ScheduledModel& model,
+    const DecodeBatch::Round& round) {
+  model.batch.drop_finished();
+  if (round.error) {
+    runner_failed(model, round.error);
+  }
+  if (round.read_rows == 0) {
+    return;
+  }
+  if (!round.error) {
+    runner_worked(model);
+  }
+  double now = hooks_.now();
+  double seconds = now - model.computing_since;
+  ++counters_.steps;
+  counters_.step_seconds += seconds;
+  if (!model.interrupted) {
+    model.pace.decoded(seconds, round.read_rows);
+  }
+  // The next one, if it was begun, waited for this one.
+  model.computing_since = now;
+  model.interrupted = false;
 }
 
 void Scheduler::chosen(Sequence& sequence, Chosen chosen) {

@@ -23,10 +23,9 @@ struct ScheduledModel {
   DecodeBatch batch;
   PrefillPace pace;
   int requests = 0;
-  int untimed_steps = 0;    // in a row, since chunks came between
-  bool interrupted = true;  // something ran since the last step was read
-  double last_read = 0;     // when that was
-  int failures = 0;         // of the runner, one after the other
+  double computing_since = 0;  // the step in flight
+  bool interrupted = false;    // something else was computed since then
+  int failures = 0;            // of the runner, one after the other
   std::shared_ptr<const Error> failure;
 };
 
@@ -96,7 +95,6 @@ class Scheduler : private StepListener {
   bool prefill_some();
   ActiveRequest* next_to_prefill();
   double time_for_prompts() const;
-  bool is_step_to_be_timed() const;
   // The share of a chunk that is left after it; 0 for none.
   double prefill(ActiveRequest& request, double hold_seconds, double share);
   void open(ActiveRequest& request);
@@ -105,6 +103,8 @@ class Scheduler : private StepListener {
   void start(ActiveRequest& request);
 
   bool step_models();
+  void settle();
+  void account(ScheduledModel& model, const DecodeBatch::Round& round);
   void sweep();
   void close(ActiveRequest& request, Sequence& sequence);
   void count(const ActiveRequest& request);

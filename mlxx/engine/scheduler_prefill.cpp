@@ -10,20 +10,18 @@ namespace {
 
 // Stands for a step that was not timed yet.
 constexpr double kUnknownStepSeconds = 0.02;
-// The most that a chunk holds decode steps up for many prompts' sake: so many
-// steps' time, and so many seconds.
-constexpr double kMostSteps = 4;
+// How long a chunk holds decode steps up, in steps' times: a bit less than one,
+// so that nobody waits twice as long for a token; more for many prompts' sake,
+// but not over so many seconds.
+constexpr double kLeastSteps = 0.8;
+constexpr double kMostSteps = 2;
 constexpr double kLongestHoldSeconds = 0.05;
-// So many steps in a row may come with chunks before one goes without, so that
-// its time is known: less if other rows than before decode.
-constexpr int kStepsUntimed = 32;
-constexpr int kChangedStepsUntimed = 4;
 
 }  // namespace
 
-// Seconds that a chunk may hold up those who decode; 0: nobody does. A step's
-// time; more if more requests wait for their prompts than decode, so that each
-// has as much of the machine as any other.
+// Seconds that a chunk may hold up those who decode; 0: nobody does. About a
+// step's time; more if more requests wait for their prompts than decode, so
+// that each has as much of the machine as any other.
 double Scheduler::time_for_prompts() const {
   double longest = 0;
   int decoding = 0;
@@ -42,17 +40,7 @@ double Scheduler::time_for_prompts() const {
       });
   double ratio = static_cast<double>(prompts) / decoding;
   double most = std::max(longest, kLongestHoldSeconds);
-  return std::min(longest * std::clamp(ratio, 1.0, kMostSteps), most);
-}
-
-bool Scheduler::is_step_to_be_timed() const {
-  return std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
-    const ScheduledModel& model = entry.second;
-    int rows = model.batch.rows();
-    return rows > 0 &&
-        model.untimed_steps >=
-        (model.pace.is_outdated(rows) ? kChangedStepsUntimed : kStepsUntimed);
-  });
+  return std::min(longest * std::clamp(ratio, kLeastSteps, kMostSteps), most);
 }
 
 // The shortest prompt, so that a long one does not hold up many; every second
@@ -84,28 +72,22 @@ ActiveRequest* Scheduler::next_to_prefill() {
 }
 
 bool Scheduler::prefill_some() {
-  if (is_step_to_be_timed()) {
-    for (auto& [text, model] : models_) {
-      model.untimed_steps = 0;
-    }
+  ActiveRequest* request = next_to_prefill();
+  if (!request) {
     return false;
   }
+  settle();
   double hold_seconds = time_for_prompts();
   double share = 1;
-  bool worked = false;
-  while (share > 0) {
-    ActiveRequest* request = next_to_prefill();
-    if (!request) {
-      break;
-    }
-    worked = true;
+  while (request && share > 0) {
     share = prefill(*request, hold_seconds, share);
     // Whoever decodes first should not wait for the others' prompts.
     if (hold_seconds == 0 && time_for_prompts() > 0) {
       break;
     }
+    request = next_to_prefill();
   }
-  return worked;
+  return true;
 }
 
 double
@@ -120,7 +102,6 @@ Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
       if (chunk == 0) {
         return 0;
       }
-      bool behind_step = !model.interrupted && model.batch.is_in_flight();
       double began = hooks_.now();
       int before = request.prompt_left;
       request.prompt_left =
@@ -135,13 +116,10 @@ Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
             request.prompt_left,
             before);
       }
-      model.pace.prefilled(done, seconds, behind_step);
+      model.pace.prefilled(done, seconds);
       share -= model.pace.share_of(done, hold_seconds);
       counters_.prefill_seconds += seconds;
       queue_.charge(request.request.tenant, static_cast<uint64_t>(done));
-      for (auto& [text, other] : models_) {
-        other.interrupted = true;
-      }
     }
     if (request.prompt_left == 0) {
       prefilled(request);

@@ -179,8 +179,8 @@ TEST(SchedulerPrefill, ManyPromptsGetMoreThanOneStepsTime) {
   EXPECT_LE(one, 125);
   bench.run_rounds(20);
   int three = longest_hold(3);
-  EXPECT_GE(three, 200);
-  EXPECT_LE(three, 256);  // prefill_step
+  EXPECT_GE(three, 180);
+  EXPECT_LE(three, 250);
   bench.scheduler->cancel_all();
   bench.run();
 }
