@@ -12,6 +12,7 @@
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
 #include "apps/mlxx/kernel_options.h"
+#include "mlxx/adapters/mounted.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/core/device.h"
@@ -26,6 +27,7 @@ struct LogitsOptions {
   std::string model = hub::kDefaultModel;
   std::string tokens;
   std::string out;
+  std::string adapter;
   int prompt = 0;
   int greedy = 0;
   KernelOptions kernels;
@@ -167,10 +169,12 @@ LogitsRun run_logits(
     const models::Model& model,
     const TokenRows& rows,
     int prompt,
-    int greedy) {
+    int greedy,
+    bool layer_by_layer) {
   size_t longest =
       std::ranges::max(rows, {}, &std::vector<int32_t>::size).size();
   models::CacheOptions cache_options;
+  cache_options.per_layer = layer_by_layer;
   std::vector<int32_t> padded;
   for (const auto& row : rows) {
     size_t padding = longest - row.size();
@@ -233,7 +237,16 @@ int run(const LogitsOptions& options) {
         options.tokens,
         tokens.size());
   }
-  LogitsRun done = run_logits(*model, tokens, options.prompt, options.greedy);
+  bool adapted = !options.adapter.empty();
+  adapters::MountedAdapters mounted(model, options.kernels.selection());
+  if (adapted) {
+    mounted.mount("adapter", std::filesystem::path(options.adapter));
+  }
+  auto changes =
+      adapters::adapters_of_rows({mounted.find(adapted ? "adapter" : "")});
+  nn::AdapterScope scope(adapted ? changes.get() : nullptr);
+  LogitsRun done =
+      run_logits(*model, tokens, options.prompt, options.greedy, adapted);
   // MLX appends the extension to a name that lacks it.
   std::filesystem::path part = options.out + ".part.safetensors";
   try {
@@ -294,6 +307,10 @@ void add_logits_command(CLI::App& app, CommandContext& context) {
           options->greedy,
           "Continue with N tokens, each the best")
       ->check(CLI::Range(0, 1 << 20));
+  verb->add_option(
+      "--adapter",
+      options->adapter,
+      "Folder of a LoRA or DoRA adapter, of mlx-lm or PEFT");
   add_kernel_options(*verb, options->kernels);
   verb->footer(
       "Example: mlxx logits --tokens ids.json -o logits.safetensors\n"

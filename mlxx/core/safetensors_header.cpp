@@ -20,6 +20,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       : header_(header), place_(place) {}
 
   bool null() override {
+    // As MLX writes a file without metadata.
+    if (level_ == Level::top && name_ == "__metadata__") {
+      return true;
+    }
     wrong_value("null");
   }
   bool boolean(bool) override {

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "mlxx/core/safetensors_writer.h"
@@ -242,6 +244,18 @@ TEST_F(Safetensors, OverlapsAndHolesAreRefused) {
            safetensors_entry("b", "F32", "[1]", 8, 12)}),
       std::string(12, '\0'),
       "4 bytes before tensor 'b'");
+}
+
+TEST_F(Safetensors, MetadataMayBeNull) {
+  auto path = folder_.path() / "null.safetensors";
+  std::ofstream(path, std::ios::binary) << safetensors_text(
+      safetensors_header(
+          {R"("__metadata__":null)",
+           safetensors_entry("a", "F32", "[1]", 0, 4)}),
+      kFour);
+  SafetensorsFile file(path);
+  EXPECT_TRUE(file.metadata().empty());
+  EXPECT_EQ(file.entries().size(), 1u);
 }
 
 TEST_F(Safetensors, HeadersThatAreNotPlainJsonObjectsAreRefused) {

@@ -18,6 +18,7 @@ from mlx_lm.models.cache import (
     RotatingKVCache,
     make_prompt_cache,
 )
+from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import load_model
 
 PROMPT = 37
@@ -40,9 +41,12 @@ def padded(cache, padding):
     return BatchKVCache(padding)
 
 
-def reference_logits(folder, rows, prompt):
+def reference_logits(folder, rows, prompt, adapter=None):
     """[T, V] of one row of tokens, [B, T, V] of several."""
     model, _ = load_model(folder)
+    if adapter:
+        model = load_adapters(model, str(adapter))
+        model.eval()
     longest = max(len(row) for row in rows)
     padding = [longest - len(row) for row in rows]
     if len(rows) == 1:
@@ -117,14 +121,16 @@ def libraries_differ(report):
     return None
 
 
-def check_rows(binary, folder, rows, prompt, bound):
+def check_rows(binary, folder, rows, prompt, bound, adapter=None):
     (folder / "tokens.json").write_text(json.dumps(rows))
     out = folder / "logits.safetensors"
     arguments = ["-m", str(folder), "--tokens", str(folder / "tokens.json")]
     arguments += ["--prompt", str(prompt), "-o", str(out)]
+    if adapter:
+        arguments += ["--adapter", str(adapter)]
     report = run_mlxx(binary, arguments)
     ours = mx.load(str(out))["logits"]
-    theirs = reference_logits(folder, rows, prompt)
+    theirs = reference_logits(folder, rows, prompt, adapter)
     if problem := libraries_differ(report):
         return problem
     if len(rows) == 1:
@@ -148,6 +154,7 @@ def check_checkpoint(
     decode=DECODE,
     bound=None,
     batch=False,
+    adapter=None,
 ):
     """None if both give the same bits (or stay within the bound), else what
     differs; of one row, or of a batch with padding."""
@@ -158,4 +165,4 @@ def check_checkpoint(
         generator.integers(0, vocabulary, length - less).tolist()
         for less in padding
     ]
-    return check_rows(binary, folder, rows, prompt, bound)
+    return check_rows(binary, folder, rows, prompt, bound, adapter)
