@@ -45,6 +45,7 @@ struct ActiveRequest {
   int64_t seed = 0;
   int prompt_left = 0;  // without the last token, which the first step feeds
   bool opened = false;
+  int chunk_limit = 0;  // after one chunk did not fit; 0: none
   bool sink_failed = false;
   bool had_error = false;
   bool was_cancelled = false;

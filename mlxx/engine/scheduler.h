@@ -98,6 +98,7 @@ class Scheduler : private StepListener {
   // The share of a chunk that is left after it; 0 for none.
   double prefill(ActiveRequest& request, double hold_seconds, double share);
   void open(ActiveRequest& request);
+  bool try_smaller_chunks(ActiveRequest& request, const Error& error);
   void prefilled(ActiveRequest& request);
   void start_if_ready(ActiveRequest& request);
   void start(ActiveRequest& request);

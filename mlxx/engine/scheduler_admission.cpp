@@ -78,11 +78,12 @@ ScheduledModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
   auto text = runner->text();
   auto found = models_.find(text.get());
   if (found == models_.end()) {
-    if (models_.size() >= kMaxModels) {
-      std::erase_if(models_, [](const auto& entry) {
-        return entry.second.requests == 0;
-      });
-    }
+    // Those that are only remembered here go; so do all, if they are many.
+    bool many = models_.size() >= kMaxModels;
+    std::erase_if(models_, [&](const auto& entry) {
+      const ScheduledModel& model = entry.second;
+      return model.requests == 0 && (many || model.text.use_count() == 1);
+    });
     ScheduledModel model{
         .text = text,
         .runner = nullptr,

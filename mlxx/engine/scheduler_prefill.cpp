@@ -16,6 +16,7 @@ constexpr double kUnknownStepSeconds = 0.02;
 constexpr double kLeastSteps = 0.8;
 constexpr double kMostSteps = 2;
 constexpr double kLongestHoldSeconds = 0.05;
+constexpr int kMinChunkLimit = 16;
 
 }  // namespace
 
@@ -102,6 +103,9 @@ Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
       if (chunk == 0) {
         return 0;
       }
+      if (request.chunk_limit > 0) {
+        chunk = std::min(chunk, request.chunk_limit);
+      }
       double began = hooks_.now();
       int before = request.prompt_left;
       request.prompt_left =
@@ -126,10 +130,32 @@ Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
     }
   } catch (...) {
     auto error = current_error("prefill");
+    if (try_smaller_chunks(request, *error)) {
+      return share;
+    }
     runner_failed(model, error);
     fail_request(request, error);
   }
   return share;
+}
+
+// Memory was planned for, but the device may have less than it said: once, the
+// prompt begins anew by a quarter of the chunks.
+bool Scheduler::try_smaller_chunks(ActiveRequest& request, const Error& error) {
+  if (error.kind() != ErrorKind::out_of_memory || request.chunk_limit > 0 ||
+      request.prompt_left == 0) {
+    return false;
+  }
+  Sequence& first = *request.choices[0];
+  if (first.row) {
+    first.damaged = true;
+    close(request, first);
+    first.damaged = false;
+  }
+  request.opened = false;
+  request.prompt_left = static_cast<int>(request.request.prompt.size()) - 1;
+  request.chunk_limit = std::max(kMinChunkLimit, options_.prefill_step / 4);
+  return true;
 }
 
 void Scheduler::open(ActiveRequest& request) {
@@ -151,8 +177,10 @@ void Scheduler::open(ActiveRequest& request) {
   for (auto& choice : request.choices) {
     choice->answer.usage.cached_tokens = opened.cached_tokens;
   }
-  counters_.prompt_tokens += request.request.prompt.size();
-  counters_.cached_tokens += static_cast<uint64_t>(opened.cached_tokens);
+  if (request.chunk_limit == 0) {
+    counters_.prompt_tokens += request.request.prompt.size();
+    counters_.cached_tokens += static_cast<uint64_t>(opened.cached_tokens);
+  }
 }
 
 // All of its prompt is computed: the other choices share it.

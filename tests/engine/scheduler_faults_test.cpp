@@ -204,6 +204,33 @@ TEST(SchedulerFaults, WhatRequestsAskForDoesNotMakeTheEngineUnhealthy) {
   EXPECT_TRUE(bench.scheduler->stats().healthy);
 }
 
+TEST(SchedulerFaults, APromptThatDoesNotFitIsTriedOnceWithSmallerChunks) {
+  EngineOptions options;
+  options.prefill_step = 128;
+  Bench bench(options);
+  int failures = 1;
+  bench.runner->fault = [&](const std::string& call, const auto& rows) {
+    if (call == "prefill" && rows[0]->computed == 128 && failures-- > 0) {
+      fail(ErrorKind::out_of_memory, "prefill", "no room");
+    }
+  };
+  std::string prompt = "c" + std::string(300, 'p');
+  uint64_t id = bench.submit(make_request(prompt, 400));
+  bench.run();
+  EXPECT_EQ(bench.of(id).text, prompt);
+  EXPECT_EQ(count_of(bench, "open c"), 2);
+  EXPECT_EQ(count_of(bench, "prefill c 128"), 2);
+  EXPECT_EQ(count_of(bench, "prefill c 32"), 9);
+  EXPECT_EQ(bench.scheduler->stats().prompt_tokens, 301u);
+  // What was half computed is forgotten.
+  EXPECT_EQ(bench.runner->closed()[0], std::vector<int32_t>{});
+  failures = 2;
+  id = bench.submit(make_request(prompt, 400));
+  bench.run();
+  EXPECT_EQ(bench.of(id).reason(), FinishReason::error);
+  EXPECT_EQ(bench.runner->open_rows, 0);
+}
+
 TEST(SchedulerFaults, ASinkThatThrowsEndsItsRequest) {
   Bench bench;
   Request request = make_request("abc", 100000);
