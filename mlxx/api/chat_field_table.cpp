@@ -121,7 +121,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"logprobs",
      kHonoured,
      "true",
-     "Of the model, before penalties and filters.",
+     "Of every token of the answer, those of reasoning and calls too; of the "
+     "model, before penalties and filters.",
      "5"},
     {"top_logprobs", kHonoured, "0", "0 to 20, with logprobs.", "21"},
     {"response_format",
