@@ -217,7 +217,9 @@ LoadedModel& ModelPool::load(const std::string& name) {
       name,
       std::chrono::duration<double>(Clock::now() - start).count(),
       entry->weight_bytes);
-  return *loaded_.emplace(name, std::move(entry)).first->second;
+  LoadedModel& loaded = *loaded_.emplace(name, std::move(entry)).first->second;
+  mount_again(loaded);
+  return loaded;
 }
 
 LoadedModel& ModelPool::find_or_load(const std::string& model) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "mlxx/core/memory_budget.h"
+#include "mlxx/engine/adapter_list.h"
 #include "mlxx/engine/model_list.h"
 #include "mlxx/engine/prefix_cache.h"
 #include "mlxx/engine/runner.h"
@@ -26,6 +28,9 @@ struct ModelPoolOptions {
   int prefill_step = 512;  // of the engine, most
   // A model that nobody used for so long is unloaded; 0: never.
   std::chrono::seconds idle_unload = std::chrono::seconds(0);
+  // Where requests may mount adapters from, by the names of its folders;
+  // empty: they may not.
+  std::filesystem::path adapters_folder;
   // Absent: as the environment says.
   std::optional<kernels::Selection> kernels;
   // For tests; null: MLX's active memory and the system's clock.
@@ -51,7 +56,10 @@ struct ModelPoolStats {
 // back in this order: MLX's pool of freed buffers, prefixes, models that nobody
 // holds, least recently used first; then requests wait. Engine's thread only;
 // leases go before it.
-class ModelPool final : public ModelSource, public VectorSource {
+class ModelPool final :
+    public ModelSource,
+    public VectorSource,
+    public AdapterList {
  public:
   // On GPUs the budget becomes MLX's own limit too, until the end.
   ModelPool(std::shared_ptr<ModelList> list, ModelPoolOptions options);
@@ -74,6 +82,23 @@ class ModelPool final : public ModelSource, public VectorSource {
   EmbedAnswer embed(const EmbedRequest& request) override;
   RerankAnswer rerank(const RerankRequest& request) override;
 
+  AdapterList* adapters() override {
+    return this;
+  }
+  AdapterEntry mount_adapter(
+      const std::string& model,
+      const std::string& name,
+      const std::string& folder) override;
+  void unmount_adapter(const std::string& model, const std::string& name)
+      override;
+  std::vector<AdapterEntry> list_adapters() const override;
+  // An adapter of the operator's own choice, from anywhere: mounted when the
+  // model is loaded, at once if it is. Errors as mount_adapter().
+  void add_adapter(
+      const std::string& model,
+      const std::string& name,
+      const std::filesystem::path& path);
+
   // Unloads models that nobody holds; all prefixes go too. Returns how many.
   int unload_idle();
   PrefixCache& prefixes() {
@@ -86,6 +111,12 @@ class ModelPool final : public ModelSource, public VectorSource {
   using Clock = std::chrono::steady_clock;
 
   LoadedModel& find_or_load(const std::string& model);
+  AdapterEntry mount(
+      LoadedModel& entry,
+      const std::string& name,
+      const std::filesystem::path& path);
+  // After a model was loaded; those that can't be mounted are said and dropped.
+  void mount_again(LoadedModel& entry);
   LoadedModel& load(const std::string& name);
   MemoryReservation
   reserve(std::string_view what, const std::string& name, size_t bytes);
@@ -108,6 +139,8 @@ class ModelPool final : public ModelSource, public VectorSource {
   std::multiset<size_t> transients_;  // of all leases; one runs at a time
   MemoryBudget budget_;
   std::map<std::string, std::unique_ptr<LoadedModel>> loaded_;
+  // Of each model, loaded or not: names and folders.
+  std::map<std::string, std::map<std::string, std::filesystem::path>> adapters_;
   uint64_t loads_ = 0;
   uint64_t unloads_ = 0;
   Clock::time_point last_tick_;

@@ -103,6 +103,7 @@ class Lease {
 };
 
 class VectorSource;
+class AdapterList;
 
 // The models there are. Engine's thread, unless said otherwise.
 class ModelSource {
@@ -134,6 +135,10 @@ class ModelSource {
 
   // Those of its models that make vectors and scores (vectors.h); null: none.
   virtual VectorSource* vectors() {
+    return nullptr;
+  }
+  // Mounting and unmounting (adapter_list.h); null: it has no adapters.
+  virtual AdapterList* adapters() {
     return nullptr;
   }
 };
