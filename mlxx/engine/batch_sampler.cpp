@@ -126,25 +126,23 @@ generate::Sampled choose_group(
   return generate::Sampler(options, selection).sample(own, keys);
 }
 
-void add_logprobs(
-    const mx::array& logits,
-    std::span<const RowChoice> rows,
-    ChosenTokens& chosen) {
+std::optional<int> most_logprobs(std::span<const RowChoice> rows) {
   std::optional<int> most;
   for (const RowChoice& row : rows) {
     if (row.top_logprobs) {
       most = std::max(most.value_or(0), *row.top_logprobs);
     }
   }
-  if (!most) {
-    return;
-  }
+  return most;
+}
+
+void add_logprobs(const mx::array& logits, int most, ChosenTokens& chosen) {
   mx::array wide = mx::astype(logits, mx::float32);
   mx::array logprobs = wide - mx::logsumexp(wide, -1, /*keepdims=*/true);
   chosen.logprobs = mx::squeeze(
       mx::take_along_axis(logprobs, mx::expand_dims(chosen.tokens, -1), -1),
       -1);
-  int top = std::min(*most, logits.shape(1));
+  int top = std::min(most, logits.shape(1));
   if (top > 0) {
     // Stable, so that of equal ones the lower id comes first.
     mx::array order = mx::slice(
@@ -156,25 +154,12 @@ void add_logprobs(
   }
 }
 
-ChosenTokens choose_by_kernel(
+ChosenTokens run_kernel(
     const mx::array& logits,
     const mx::array& fed,
-    std::span<const RowChoice> rows,
-    std::span<const TokenMask> masks,
+    std::vector<kernels::TokenChoice> choices,
+    bool wants_logprobs,
     const kernels::Selection& selection) {
-  std::vector<kernels::TokenChoice> choices(rows.size());
-  bool wants_logprobs = false;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    kernels::TokenChoice& choice = choices[row];
-    generate::set_processors(*rows[row].sampling, choice);
-    generate::set_sampling(*rows[row].sampling, rows[row].key, choice);
-    choice.known_tokens = rows[row].recent;
-    choice.top_logprobs = rows[row].top_logprobs;
-    wants_logprobs = wants_logprobs || choice.top_logprobs;
-    if (!masks.empty()) {
-      choice.allowed = masks[row];
-    }
-  }
   auto chosen =
       kernels::choose_tokens_cpu(logits, fed, std::move(choices), selection);
   ChosenTokens result{chosen.tokens, chosen.check, {}, {}, {}};
@@ -186,6 +171,31 @@ ChosenTokens choose_by_kernel(
     }
   }
   return result;
+}
+
+ChosenTokens choose_by_kernel(
+    const mx::array& logits,
+    const mx::array& fed,
+    std::span<const RowChoice> rows,
+    std::span<const TokenMask> masks,
+    const kernels::Selection& selection) {
+  std::vector<kernels::TokenChoice> choices(rows.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    kernels::TokenChoice& choice = choices[row];
+    generate::set_processors(*rows[row].sampling, choice);
+    generate::set_sampling(*rows[row].sampling, rows[row].key, choice);
+    choice.known_tokens = rows[row].recent;
+    choice.top_logprobs = rows[row].top_logprobs;
+    if (!masks.empty()) {
+      choice.allowed = masks[row];
+    }
+  }
+  return run_kernel(
+      logits,
+      fed,
+      std::move(choices),
+      most_logprobs(rows).has_value(),
+      selection);
 }
 
 }  // namespace
@@ -245,8 +255,33 @@ ChosenTokens choose_tokens(
         : mx::take(mx::concatenate(parts, 0), ints(place, {done}), 0);
   };
   ChosenTokens chosen{in_order(tokens), in_order(checks), {}, {}, {}};
-  add_logprobs(logits, rows, chosen);
+  if (auto most = most_logprobs(rows)) {
+    add_logprobs(logits, *most, chosen);
+  }
   return chosen;
+}
+
+ChosenTokens score_tokens(
+    const mx::array& logits,
+    std::span<const int32_t> tokens,
+    int top,
+    const kernels::Selection& selection) {
+  auto count = static_cast<int>(tokens.size());
+  mx::array given(tokens.begin(), {count}, mx::int32);
+  if (generate::chooses_by_kernel(selection, logits)) {
+    std::vector<kernels::TokenChoice> choices(tokens.size());
+    for (size_t row = 0; row < tokens.size(); ++row) {
+      choices[row].given = tokens[row];
+      choices[row].top_logprobs = top;
+    }
+    return run_kernel(logits, given, std::move(choices), true, selection);
+  }
+  mx::array check = mx::squeeze(
+      mx::take_along_axis(logits, mx::expand_dims(given, -1), -1),
+      -1);
+  ChosenTokens scored{given, mx::astype(check, mx::float32), {}, {}, {}};
+  add_logprobs(logits, top, scored);
+  return scored;
 }
 
 }  // namespace mlxx::engine

@@ -50,4 +50,12 @@ ChosenTokens choose_tokens(
     std::span<const TokenMask> masks,
     const kernels::Selection& selection);
 
+// As if each row had chosen the token that is given, tokens [B] int32, with the
+// `top` likeliest beside it.
+ChosenTokens score_tokens(
+    const mx::array& logits,
+    std::span<const int32_t> tokens,
+    int top,
+    const kernels::Selection& selection);
+
 }  // namespace mlxx::engine

@@ -408,7 +408,7 @@ std::vector<AnswerToken> ModelRunner::prompt_logprobs(
     nn::AdapterScope scope(stack ? adapters.get() : nullptr);
     models::CacheOptions options;
     options.per_layer = stack != nullptr;
-    return engine::prompt_logprobs(*model_, prompt, top, options);
+    return engine::prompt_logprobs(*model_, prompt, top, kernels_, options);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mlxx/core/memory.h"
+#include "mlxx/engine/batch_sampler.h"
 
 namespace mlxx::engine {
 namespace {
@@ -16,27 +17,23 @@ void add_tokens(
     const mx::array& logits,
     std::span<const int32_t> tokens,
     int top,
+    const kernels::Selection& selection,
     std::vector<AnswerToken>& answer) {
-  auto count = static_cast<int>(tokens.size());
-  mx::array wide = mx::astype(logits, mx::float32);
-  mx::array logprobs = wide - mx::logsumexp(wide, -1, /*keepdims=*/true);
-  mx::array index(tokens.begin(), {count, 1}, mx::int32);
-  mx::array own = mx::contiguous(mx::take_along_axis(logprobs, index, -1));
-  std::vector<mx::array> needed{own};
+  ChosenTokens scored = score_tokens(logits, tokens, top, selection);
+  mx::eval(scored.arrays());
+  auto on_host = [](const std::optional<mx::array>& a) {
+    mx::array host = mx::contiguous(*a);
+    mx::eval(host);
+    return host;
+  };
+  mx::array own = on_host(scored.logprobs);
   std::optional<mx::array> ids;
   std::optional<mx::array> values;
   if (top > 0) {
-    // Stable, so that of equal ones the lower id comes first.
-    mx::array order = mx::slice(
-        mx::argsort(mx::negative(logprobs), -1),
-        {0, 0},
-        {count, top});
-    ids = mx::contiguous(mx::astype(order, mx::int32));
-    values = mx::contiguous(mx::take_along_axis(logprobs, order, -1));
-    needed.insert(needed.end(), {*ids, *values});
+    ids = on_host(scored.top_tokens);
+    values = on_host(scored.top_logprobs);
   }
-  mx::eval(needed);
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < std::ssize(tokens); ++i) {
     AnswerToken token{tokens[i], own.data<float>()[i], {}};
     for (int k = i * top; k < (i + 1) * top; ++k) {
       token.top.push_back({ids->data<int32_t>()[k], values->data<float>()[k]});
@@ -51,6 +48,7 @@ std::vector<AnswerToken> prompt_logprobs(
     const models::Model& model,
     std::span<const int32_t> prompt,
     int top,
+    const kernels::Selection& selection,
     const models::CacheOptions& options) {
   int vocabulary = model.summary().vocab_size;
   top = std::clamp(top, 0, vocabulary);
@@ -68,6 +66,7 @@ std::vector<AnswerToken> prompt_logprobs(
             static_cast<size_t>(done) + 1,
             static_cast<size_t>(count)),
         top,
+        selection,
         answer);
     std::vector<mx::array> states;
     for (const auto& cache : caches) {

@@ -15,6 +15,7 @@ std::vector<AnswerToken> prompt_logprobs(
     const models::Model& model,
     std::span<const int32_t> prompt,
     int top,
+    const kernels::Selection& selection,
     const models::CacheOptions& options = {});
 
 }  // namespace mlxx::engine

@@ -193,7 +193,7 @@ TEST(RunnerEdges, LogprobsOfAPromptAreThoseOfItsTokensAsAnAnswer) {
     const auto& of_prompt = logprobs[request.prompt.size() + i];
     const auto& of_answer = answer.tokens[i];
     EXPECT_EQ(of_prompt.token, of_answer.token);
-    EXPECT_NEAR(of_prompt.logprob, of_answer.logprob, 1e-4f);
+    EXPECT_EQ(of_prompt.logprob, of_answer.logprob);
     ASSERT_EQ(of_prompt.top.size(), 3u);
     for (size_t k = 0; k < 3; ++k) {
       EXPECT_EQ(of_prompt.top[k].token, of_answer.top[k].token);

@@ -418,7 +418,8 @@ RowChooser::Result RowChooser::choose(
   auto log_sum = [](float top, float sum) { return top + std::log(sum); };
   std::optional<float> sum;
   std::optional<float> raw_log_sum;
-  if (choice.temperature > 0) {
+  bool draws = choice.temperature > 0 && !choice.given;
+  if (draws) {
     sum = kernels_.sum_of_exponentials(x, size, row_.top);
   }
   if (choice.top_logprobs) {
@@ -439,8 +440,8 @@ RowChooser::Result RowChooser::choose(
     }
   }
 
-  Result result{first_of(row_), 0, 0};
-  if (choice.temperature > 0) {
+  Result result{choice.given ? *choice.given : first_of(row_), 0, 0};
+  if (draws) {
     float amount = log_sum(row_.top, *sum);
     if (std::isfinite(amount)) {
       logprobs_.resize(static_cast<size_t>(size));

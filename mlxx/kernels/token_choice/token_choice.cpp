@@ -92,6 +92,9 @@ void check_row(const TokenChoice& row, int size) {
   for (int32_t id : row.known_tokens) {
     check(id);
   }
+  if (row.given) {
+    check(*row.given);
+  }
   if (!row.allowed.empty() && std::ssize(row.allowed) < (size + 31) / 32) {
     fail(
         ErrorKind::internal,

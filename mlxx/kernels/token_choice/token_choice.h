@@ -34,6 +34,9 @@ struct TokenChoice {
   RandomKey key{0, 0};
 
   std::optional<int> top_logprobs;  // that are wanted of the row
+  // The token is this one, whatever the numbers are: its probability is what
+  // is asked for.
+  std::optional<int32_t> given;
 };
 
 struct TokenChoices {
