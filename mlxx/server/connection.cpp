@@ -6,11 +6,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "mlxx/server/random_id.h"
 
@@ -18,7 +16,6 @@ namespace mlxx::server {
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;
 // Requests that are sent before the last one is answered wait in the socket
 // beyond this.
@@ -51,21 +48,20 @@ Connection::Connection(
       context_(context),
       limits_(*context.limits),
       only_status_(only_status),
-      signal_(transport_->executor()),
-      write_timer_(transport_->executor()),
       scratch_(kReadBytes) {}
 
 asio::awaitable<void> Connection::run() {
   auto self = shared_from_this();
-  write_timer_.expires_after(limits_.handshake_timeout);
-  write_timer_.async_wait([self, turn = write_turn_](ErrorCode error) {
-    if (!error && turn == self->write_turn_) {
-      self->close_now();
-    }
-  });
+  clock_ = std::make_shared<ConnectionClock>(
+      transport_->executor(),
+      [weak = weak_from_this()] {
+        if (auto connection = weak.lock()) {
+          connection->close_now();
+        }
+      });
+  clock_->set_guard(Clock::now() + limits_.handshake_timeout);
   ErrorCode error = co_await transport_->handshake();
-  ++write_turn_;
-  write_timer_.cancel();
+  clock_->lift_guard();
   if (!error) {
     bool stays = true;
     while (stays) {
@@ -79,7 +75,10 @@ asio::awaitable<void> Connection::run() {
 void Connection::close_now() {
   is_closed_ = true;
   transport_->close();
-  notify();
+  if (clock_) {
+    clock_->stop();
+    clock_->notify();
+  }
 }
 
 void Connection::close() {
@@ -108,11 +107,6 @@ void Connection::set_idle(bool idle) {
   idle_since_ = idle ? Clock::now().time_since_epoch().count() : 0;
 }
 
-void Connection::notify() {
-  signalled_ = true;
-  signal_.cancel();
-}
-
 void Connection::wake() {
   if (wake_posted_.exchange(true)) {
     return;
@@ -122,20 +116,8 @@ void Connection::wake() {
     if (self->pending_ && self->pending_->is_overfull()) {
       self->close_now();
     }
-    self->notify();
+    self->clock_->notify();
   });
-}
-
-asio::awaitable<bool> Connection::wait(Clock::time_point deadline) {
-  while (!signalled_) {
-    if (Clock::now() >= deadline) {
-      co_return false;
-    }
-    signal_.expires_at(deadline);
-    co_await signal_.async_wait(kAwait);
-  }
-  signalled_ = false;
-  co_return true;
 }
 
 // At most one read waits, also while a request is worked on: so the end of the
@@ -155,23 +137,16 @@ asio::awaitable<void> Connection::read_once() {
   reading_ = false;
   input_.append(scratch_.data(), count.bytes);
   input_ended_ = input_ended_ || count.error;
-  notify();
+  clock_->notify();
 }
 
 asio::awaitable<bool> Connection::write(std::string data) {
   for (size_t done = 0; done < data.size();) {
     size_t size = std::min(kWriteBytes, data.size() - done);
-    auto turn = ++write_turn_;
-    write_timer_.expires_after(limits_.write_timeout);
-    write_timer_.async_wait([self = shared_from_this(), turn](ErrorCode error) {
-      if (!error && turn == self->write_turn_) {
-        self->close_now();
-      }
-    });
+    clock_->set_guard(Clock::now() + limits_.write_timeout);
     Transport::Count count =
         co_await transport_->write(asio::buffer(data.data() + done, size));
-    ++write_turn_;
-    write_timer_.cancel();
+    clock_->lift_guard();
     served_.bytes_sent += count.bytes;
     if (count.error) {
       close_now();
@@ -195,7 +170,7 @@ asio::awaitable<void> Connection::linger() {
     thrown_away += input_.size();
     input_.clear();
     start_reading();
-    bool in_time = co_await wait(deadline);
+    bool in_time = co_await clock_->wait(deadline);
     if (!in_time) {
       break;
     }
@@ -307,7 +282,7 @@ asio::awaitable<bool> Connection::read_request(RequestReader& reader) {
       break;
     }
     start_reading();
-    bool in_time = co_await wait(deadline);
+    bool in_time = co_await clock_->wait(deadline);
     if (!in_time) {
       if (!begun) {
         request_.keep_alive = false;
@@ -360,13 +335,13 @@ asio::awaitable<void> Connection::run_handler(std::shared_ptr<Reply> reply) {
     --self->context_.waiting_handlers;
     asio::post(self->transport_->executor(), [self, done] {
       *done = true;
-      self->notify();
+      self->clock_->notify();
     });
   });
   // A client that leaves is seen, but the thread at work needs the request.
   while (!*done) {
     start_reading();
-    co_await wait(kForever);
+    co_await clock_->wait(kForever);
   }
 }
 
@@ -414,7 +389,7 @@ asio::awaitable<bool> Connection::send_pending(PendingReply& reply) {
     if (piece.done) {
       co_return stays && !piece.failed;
     }
-    bool woken = co_await wait(last_sent + limits_.stream_silence);
+    bool woken = co_await clock_->wait(last_sent + limits_.stream_silence);
     if (woken) {
       continue;
     }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "mlxx/server/connection_clock.h"
 #include "mlxx/server/http_handler.h"
 #include "mlxx/server/http_options.h"
 #include "mlxx/server/request_reader.h"
@@ -59,9 +59,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<bool> write(std::string data);
   asio::awaitable<void> read_once();
   asio::awaitable<void> linger();
-  // Waits for notify() or the time; false: it was the time.
-  asio::awaitable<bool> wait(Clock::time_point deadline);
-  void notify();
   void wake();  // any thread
   void start_reading();
   bool client_is_gone() const {
@@ -76,9 +73,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionContext& context_;
   const HttpLimits& limits_;
   bool only_status_;
-  asio::steady_timer signal_;
-  asio::steady_timer write_timer_;
-  bool signalled_ = false;
+  std::shared_ptr<ConnectionClock> clock_;
   std::atomic<bool> wake_posted_{false};
   std::string input_;  // read and not yet taken
   std::vector<char> scratch_;
@@ -86,7 +81,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool input_ended_ = false;
   bool is_closed_ = false;
   bool is_first_ = true;
-  uint64_t write_turn_ = 0;
   HttpRequest request_;
   PendingReply* pending_ = nullptr;
   Served served_;

@@ -36,7 +36,8 @@ struct HttpOptions {
   std::string unix_socket;  // "" for none
   std::string tls_certificate_file;
   std::string tls_key_file;
-  int io_threads = 2;
+  // One writes tens of thousands of tokens a second.
+  int io_threads = 1;
   int worker_threads = 4;
   HttpLimits limits;
 };

@@ -80,6 +80,7 @@ struct HttpServer::Impl {
   Impl(const HttpOptions& given, HttpHandler& handler)
       : options(given),
         list(options.limits),
+        io(std::max(1, options.io_threads)),
         workers(static_cast<size_t>(std::max(1, options.worker_threads))),
         work(asio::make_work_guard(io)) {
     context.limits = &options.limits;
