@@ -14,5 +14,5 @@ part "layout" tools/check_layout
 part "docs" tools/check_docs
 part "licences" tools/check_licences --check
 part "asan, all unit tests" scripts/test_asan.sh asan all
-part "tsan" scripts/test_asan.sh tsan
+part "tsan" scripts/test_tsan.sh
 exit "$minutes_failed"
