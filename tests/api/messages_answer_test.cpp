@@ -263,6 +263,13 @@ TEST(MessagesAnswer, WhatCannotBeDoneIsRefusedByName) {
   EXPECT_EQ(
       refusal_of(R"({"thinking": {"type": "enabled", "budget_tokens": 50}})"),
       "400 thinking");
+  EXPECT_EQ(
+      refusal_of(R"({"tools": [{"name": "f", "input_schema": {}},
+      {"name": "f", "input_schema": {}}]})"),
+      "400 tools");
+  EXPECT_EQ(
+      refusal_of(R"({"tools": [{"name": "f g", "input_schema": {}}]})"),
+      "400 tools[0].name");
   EXPECT_EQ(refusal_of(R"({"temperature": 1.5})"), "400 temperature");
   EXPECT_EQ(refusal_of(R"({"stop_sequences": [""]})"), "400 stop_sequences");
 }
