@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -78,6 +79,22 @@ void choose_device(const std::string& device) {
   mx::set_default_device(wanted);
 }
 
+struct NamedAdapter {
+  std::string name;
+  std::string folder;
+};
+
+NamedAdapter named_adapter(const std::string& argument) {
+  auto equals = argument.find('=');
+  if (equals != std::string::npos && equals > 0) {
+    return {argument.substr(0, equals), argument.substr(equals + 1)};
+  }
+  auto path = std::filesystem::path(argument).lexically_normal();
+  auto name =
+      path.has_filename() ? path.filename() : path.parent_path().filename();
+  return {name.string(), argument};
+}
+
 std::shared_ptr<server::EnginePort> make_engine(
     const ServeOptions& options,
     std::shared_ptr<engine::ModelList> list) {
@@ -95,6 +112,9 @@ std::shared_ptr<server::EnginePort> make_engine(
   if (options.prompt_cache_disk_bytes) {
     pool.prefixes.max_disk_bytes = *options.prompt_cache_disk_bytes;
   }
+  if (options.adapters_dir) {
+    pool.adapters_folder = *options.adapters_dir;
+  }
   // Of a whole folder, each when it is asked for.
   std::vector<std::string> load_first;
   if (!options.models.empty()) {
@@ -102,9 +122,17 @@ std::shared_ptr<server::EnginePort> make_engine(
   }
   return server::make_local_engine(
       options.engine,
-      [pool, list, device = options.device] {
+      [pool, list, device = options.device, adapters = options.adapters] {
         choose_device(device);
-        return std::make_unique<engine::ModelPool>(list, pool);
+        auto source = std::make_unique<engine::ModelPool>(list, pool);
+        for (const auto& argument : adapters) {
+          auto adapter = named_adapter(argument);
+          source->add_adapter(
+              list->list().front().name,
+              adapter.name,
+              adapter.folder);
+        }
+        return source;
       },
       load_first);
 }
@@ -186,6 +214,9 @@ int run(ServeOptions options, const std::vector<std::string>& arguments) {
   services->texts = list;
   services->store = make_store(options);
   services->limits = options.limits;
+  if (!options.adapters.empty()) {
+    services->default_adapter = named_adapter(options.adapters.front()).name;
+  }
   services->template_variables = std::make_shared<OrderedJson>(
       parse_ordered_json(options.chat_template_args, "--chat-template-args"));
   services->max_unsent_bytes = options.http.limits.max_unsent_bytes;

@@ -208,6 +208,20 @@ void add_model_options(CLI::App& verb, ServeOptions& options) {
           "Serve every model in this folder")
       ->type_name("FOLDER")
       ->group(group);
+  verb.add_option(
+          "--adapter-path",
+          options.adapters,
+          "Adapter of the first model; may be repeated. Requests that name "
+          "none get the first one")
+      ->type_name("[NAME=]FOLDER")
+      ->allow_extra_args(false)
+      ->group(group);
+  verb.add_option(
+          "--adapters-dir",
+          options.adapters_dir,
+          "Folder of adapters that requests may mount")
+      ->type_name("FOLDER")
+      ->group(group);
   verb.add_flag(
           "--allow-downloads",
           options.allow_downloads,

@@ -22,6 +22,8 @@ namespace mlxx::apps {
 struct ServeOptions {
   std::vector<std::string> models;  // MODEL or NAME=MODEL
   std::optional<std::string> models_dir;
+  std::vector<std::string> adapters;  // FOLDER or NAME=FOLDER
+  std::optional<std::string> adapters_dir;
   bool allow_downloads = false;
   double idle_unload_minutes = 0;  // 0: never
 

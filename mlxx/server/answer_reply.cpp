@@ -59,11 +59,14 @@ class AnswerReply : public PendingReply {
     cancel();
   }
 
-  void submit(const HttpRequest& request) {
+  void submit(const HttpRequest& request, const std::string& adapter) {
     auto requests = answer_->take_requests();
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].id = request.id;
       requests[i].tenant = request.tenant;
+      if (requests[i].adapter.empty()) {
+        requests[i].adapter = adapter;
+      }
       unfinished_ += static_cast<size_t>(requests[i].n);
       ids_.push_back(services_.engine->submit(
           std::move(requests[i]),
@@ -265,10 +268,11 @@ class AnswerReply : public PendingReply {
 std::unique_ptr<PendingReply> make_answer_reply(
     Services& services,
     const HttpRequest& request,
-    std::unique_ptr<api::Answer> answer) {
+    std::unique_ptr<api::Answer> answer,
+    const std::string& adapter) {
   auto reply =
       std::make_unique<AnswerReply>(services, request, std::move(answer));
-  reply->submit(request);
+  reply->submit(request, adapter);
   return reply;
 }
 

@@ -24,8 +24,14 @@ void add_answer_routes(Router& router, Services& services) {
                         const HttpRequest& request,
                         const PathParts&) -> Reply {
       auto body = read_body(request, services);
-      auto context = make_context(find_model(body, services), services);
-      return make_answer_reply(services, request, read(body, context));
+      auto model = find_model(body, services);
+      bool is_first = model->name == services.texts->list().front().name;
+      // "adapters": "none" is a choice, too.
+      std::string adapter = is_first && !body.contains("adapters")
+          ? services.default_adapter
+          : "";
+      auto answer = read(body, make_context(std::move(model), services));
+      return make_answer_reply(services, request, std::move(answer), adapter);
     };
     router.add(std::move(route));
   };

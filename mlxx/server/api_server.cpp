@@ -38,6 +38,7 @@ ApiServer::ApiServer(
   add_vector_routes(router_, *services_);
   add_text_routes(router_, *services_);
   add_model_routes(router_, *services_);
+  add_adapter_routes(router_, *services_);
   add_cache_routes(router_, *services_);
   add_status_routes(router_, *services_);
 }

@@ -69,6 +69,19 @@ class Outbox {
 };
 
 class Host {
+  // How an answer goes out; before its first use, because of its type.
+  template <typename Answer>
+  auto answer_to(uint64_t id) {
+    return [this, id](Answer answer, std::exception_ptr problem) {
+      if (problem) {
+        tell_error(id, "answer", problem);
+      } else {
+        outbox_.add(
+            {{"type", "answer"}, {"id", id}, {"answer", to_message(answer)}});
+      }
+    };
+  }
+
  public:
   Host(EngineChannel& channel, EnginePort& engine)
       : channel_(channel),
@@ -102,6 +115,10 @@ class Host {
         embed(id, from_message<engine::EmbedRequest>(message->at("request")));
       } else if (type == "rerank") {
         rerank(id, from_message<engine::RerankRequest>(message->at("request")));
+      } else if (type == "adapters") {
+        engine_.adapters(
+            from_message<AdapterCommand>(message->at("request")),
+            answer_to<AdapterAnswer>(id));
       } else if (type == "drain") {
         std::chrono::milliseconds patience(message->at("patience").get<int>());
         do_and_tell(id, [this, patience] { engine_.drain(patience); });
@@ -176,18 +193,6 @@ class Host {
     if (inner) {
       engine_.cancel(*inner);
     }
-  }
-
-  template <typename Answer>
-  auto answer_to(uint64_t id) {
-    return [this, id](Answer answer, std::exception_ptr problem) {
-      if (problem) {
-        tell_error(id, "answer", problem);
-      } else {
-        outbox_.add(
-            {{"type", "answer"}, {"id", id}, {"answer", to_message(answer)}});
-      }
-    };
   }
 
   void embed(uint64_t id, engine::EmbedRequest request) {

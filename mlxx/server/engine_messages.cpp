@@ -206,6 +206,31 @@ void fields(Archive& archive, EngineState& value) {
   archive("is_final", value.is_final);
 }
 
+template <typename Archive>
+void fields(Archive& archive, AdapterCommand& value) {
+  archive("action", value.action);
+  archive("model", value.model);
+  archive("name", value.name);
+  archive("folder", value.folder);
+}
+
+template <typename Archive>
+void fields(Archive& archive, engine::AdapterEntry& value) {
+  archive("model", value.model);
+  archive("name", value.name);
+  archive("folder", value.folder);
+  archive("format", value.format);
+  archive("dora", value.dora);
+  archive("rank", value.rank);
+  archive("modules", value.modules);
+  archive("bytes", value.bytes);
+}
+
+template <typename Archive>
+void fields(Archive& archive, AdapterAnswer& value) {
+  archive("entries", value.entries);
+}
+
 template <typename T, typename Archive>
 concept HasFields =
     requires(Archive& archive, T& value) { fields(archive, value); };
@@ -318,6 +343,13 @@ Json to_message(const EngineState& value) {
   return write_message(value);
 }
 
+Json to_message(const AdapterCommand& value) {
+  return write_message(value);
+}
+Json to_message(const AdapterAnswer& value) {
+  return write_message(value);
+}
+
 template <typename T>
 T from_message(const Json& message) {
   T value;
@@ -333,6 +365,8 @@ template engine::RerankRequest from_message(const Json&);
 template engine::RerankAnswer from_message(const Json&);
 template engine::EngineStats from_message(const Json&);
 template EngineState from_message(const Json&);
+template AdapterCommand from_message(const Json&);
+template AdapterAnswer from_message(const Json&);
 
 Json error_to_message(const std::exception& error) {
   Json message = {{"text", error.what()}};

@@ -20,6 +20,8 @@ Json to_message(const engine::RerankRequest& value);
 Json to_message(const engine::RerankAnswer& value);
 Json to_message(const engine::EngineStats& value);
 Json to_message(const EngineState& value);
+Json to_message(const AdapterCommand& value);
+Json to_message(const AdapterAnswer& value);
 
 template <typename T>
 T from_message(const Json& message);

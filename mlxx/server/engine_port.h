@@ -1,11 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "mlxx/engine/adapter_list.h"
 #include "mlxx/engine/engine.h"
 #include "mlxx/engine/vectors.h"
 
@@ -19,6 +22,20 @@ struct EngineState {
   bool is_final = false;  // it cannot get better: what it needs is not there
 };
 
+// What is asked of engine::AdapterList. Names that are not needed are empty.
+struct AdapterCommand {
+  enum class Action { list, mount, unmount };
+  Action action = Action::list;
+  std::string model;
+  std::string name;
+  std::string folder;
+};
+// All adapters, or the one that was mounted.
+struct AdapterAnswer {
+  std::vector<engine::AdapterEntry> entries;
+};
+using AdapterSink = std::function<void(AdapterAnswer, std::exception_ptr)>;
+
 // What the server asks of the engine, which may run in another process. Any
 // thread. Sinks are called on a thread that must not be held up.
 class EnginePort {
@@ -28,6 +45,7 @@ class EnginePort {
   virtual void cancel(engine::RequestId id) = 0;
   virtual void embed(engine::EmbedRequest, engine::EmbedSink) = 0;
   virtual void rerank(engine::RerankRequest, engine::RerankSink) = 0;
+  virtual void adapters(AdapterCommand, AdapterSink) = 0;
   virtual engine::EngineStats stats() const = 0;
   virtual EngineState state() const = 0;
   // Forgets what is kept of prompts, in memory and on disk, and waits for it.

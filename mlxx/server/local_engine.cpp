@@ -8,6 +8,29 @@ namespace mlxx::server {
 
 namespace {
 
+AdapterAnswer do_command(
+    engine::ModelSource& source,
+    const AdapterCommand& command) {
+  auto* adapters = source.adapters();
+  if (!adapters) {
+    fail(ErrorKind::unsupported, "adapters", "these models take no adapters");
+  }
+  AdapterAnswer answer;
+  switch (command.action) {
+    case AdapterCommand::Action::list:
+      answer.entries = adapters->list_adapters();
+      break;
+    case AdapterCommand::Action::mount:
+      answer.entries.push_back(
+          adapters->mount_adapter(command.model, command.name, command.folder));
+      break;
+    case AdapterCommand::Action::unmount:
+      adapters->unmount_adapter(command.model, command.name);
+      break;
+  }
+  return answer;
+}
+
 class LocalEngine : public EnginePort {
  public:
   LocalEngine(
@@ -46,6 +69,20 @@ class LocalEngine : public EnginePort {
 
   void rerank(engine::RerankRequest request, engine::RerankSink sink) override {
     engine::rerank(engine_, std::move(request), std::move(sink));
+  }
+
+  void adapters(AdapterCommand command, AdapterSink sink) override {
+    engine_.post([command = std::move(command),
+                  sink = std::move(sink)](engine::ModelSource& source) {
+      AdapterAnswer answer;
+      std::exception_ptr problem;
+      try {
+        answer = do_command(source, command);
+      } catch (const std::exception&) {
+        problem = std::current_exception();
+      }
+      sink(std::move(answer), problem);
+    });
   }
 
   engine::EngineStats stats() const override {

@@ -36,6 +36,7 @@ using Pending = std::variant<
     Submitted,
     engine::EmbedSink,
     engine::RerankSink,
+    AdapterSink,
     std::shared_ptr<std::promise<void>>>;
 
 class RemoteEngine : public EnginePort {
@@ -82,6 +83,11 @@ class RemoteEngine : public EnginePort {
 
   void rerank(engine::RerankRequest request, engine::RerankSink sink) override {
     ask({{"type", "rerank"}, {"request", to_message(request)}},
+        std::move(sink));
+  }
+
+  void adapters(AdapterCommand command, AdapterSink sink) override {
+    ask({{"type", "adapters"}, {"request", to_message(command)}},
         std::move(sink));
   }
 
@@ -298,6 +304,8 @@ class RemoteEngine : public EnginePort {
       (*embed)({}, to_exception(error));
     } else if (auto* rerank = std::get_if<engine::RerankSink>(&pending)) {
       (*rerank)({}, to_exception(error));
+    } else if (auto* adapters = std::get_if<AdapterSink>(&pending)) {
+      (*adapters)({}, to_exception(error));
     } else {
       std::get<std::shared_ptr<std::promise<void>>>(pending)->set_exception(
           to_exception(error));

@@ -14,8 +14,10 @@ void add_stored_response_routes(Router& router, Services& services);
 void add_vector_routes(Router& router, Services& services);
 // /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens
 void add_text_routes(Router& router, Services& services);
-// /v1/models, /v1/adapters
+// /v1/models
 void add_model_routes(Router& router, Services& services);
+// /v1/adapters
+void add_adapter_routes(Router& router, Services& services);
 // /reset_prefix_cache
 void add_cache_routes(Router& router, Services& services);
 // /health, /ready, /metrics, /stats

@@ -25,6 +25,8 @@ struct Services {
   api::Limits limits;
   std::shared_ptr<const OrderedJson> template_variables;  // may be null
   JsonLimits json;
+  // Of requests for the first model that name no adapter; "" for none.
+  std::string default_adapter;
   size_t max_unsent_bytes = size_t{8} << 20;
   std::function<size_t()> connections;  // open ones
   std::chrono::steady_clock::time_point started =

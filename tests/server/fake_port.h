@@ -36,6 +36,11 @@ class FakePort : public EnginePort {
   void rerank(engine::RerankRequest, engine::RerankSink sink) override {
     sink({}, nullptr);
   }
+  void adapters(AdapterCommand command, AdapterSink sink) override {
+    engine::AdapterEntry entry;
+    entry.name = command.name;
+    sink({{entry}}, nullptr);
+  }
   engine::EngineStats stats() const override {
     return {};
   }
