@@ -92,9 +92,9 @@ TEST(JoinedRows, WhatIsKeptOfARowDoesNotHoldTheBatch) {
   ASSERT_EQ(stored.arrays.size(), 1u);
   for (mx::array kept : {*fork->slot(0), stored.arrays[0]}) {
     mx::eval(kept);
-    EXPECT_EQ(
-        kept.buffer_size(),
-        mx::array(kept.data<float>(), {1, 300}).buffer_size());
+    // MLX's pool may give a buffer that is larger than asked for, but not one
+    // of twice the size.
+    EXPECT_LT(kept.buffer_size(), 2 * 300 * sizeof(float));
     EXPECT_TRUE(same_bits(kept, threes(21)));
   }
   // Neither sees what the row is given later.

@@ -148,7 +148,8 @@ TEST(SharedCopies, OfAShortStartHoldNoMemoryOfTheRest) {
   for (const auto& held : memory(copy)) {
     bytes += held.bytes;
   }
-  EXPECT_LT(bytes, row->nbytes() / 2);
+  // 356 of 1024 tokens, in buffers that MLX's pool may have had twice as large.
+  EXPECT_LT(bytes, row->nbytes() * 3 / 4);
   auto expected = count_up(0, 100);
   expected.push_back(7);
   EXPECT_EQ(feed(*copy[0], {7}), expected);

@@ -212,6 +212,8 @@ TEST(PrefixCache, StopsWhereAPromptPartsFromAKnownOne) {
 }
 
 TEST(PrefixCache, DropsTheLeastRecentlyUsedUnderItsLimit) {
+  // Buffers of the right size, not larger ones of earlier tests.
+  mx::clear_cache();
   size_t one = 0;
   {
     PrefixCache prefixes({});
