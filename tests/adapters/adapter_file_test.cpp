@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -151,6 +152,46 @@ TEST(AdapterFile, WhatDoesNotFitIsRefused) {
         R"({"peft_type":"LORA","r":4})"}) {
     std::ofstream(folder.path() / "adapter_config.json") << config;
     EXPECT_NE(error_of(folder.path()), "") << config;
+  }
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Damaged files give an error of the library, or the adapter; nothing else.
+TEST(AdapterFile, DamagedFilesNeverDoHarm) {
+  auto changes = two_changes(true);
+  for (bool peft : {false, true}) {
+    TemporaryFolder folder;
+    if (peft) {
+      write_peft(folder.path(), changes, peft_config(changes));
+    } else {
+      write_mlx_lm(folder.path(), changes);
+    }
+    std::mt19937 random(4);
+    auto weights = folder.path() /
+        (peft ? "adapter_model.safetensors" : "adapters.safetensors");
+    int refused = 0;
+    for (const auto& path : {weights, folder.path() / "adapter_config.json"}) {
+      const std::string whole = bytes_of(path);
+      for (int round = 0; round < 150; ++round) {
+        std::string damaged = whole;
+        size_t head = std::min<size_t>(damaged.size(), 600);
+        for (unsigned edits = 1 + random() % 3; edits > 0; --edits) {
+          damaged[random() % head] = static_cast<char>(random());
+        }
+        if (round % 5 == 0) {
+          damaged.resize(random() % damaged.size());
+        }
+        std::ofstream(path, std::ios::binary) << damaged;
+        refused += error_of(folder.path()).empty() ? 0 : 1;
+      }
+      std::ofstream(path, std::ios::binary) << whole;
+      EXPECT_EQ(error_of(folder.path()), "");
+    }
+    EXPECT_GT(refused, 200);
   }
 }
 
