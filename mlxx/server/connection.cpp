@@ -95,6 +95,14 @@ void Connection::close_if_idle() {
   });
 }
 
+bool Connection::evict() {
+  if (idle_since_.exchange(0) == 0) {
+    return false;
+  }
+  close();
+  return true;
+}
+
 std::optional<Connection::Clock::time_point> Connection::idle_since() const {
   int64_t since = idle_since_;
   if (since == 0) {

@@ -43,6 +43,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Any thread: closes it if it waits for a request.
   void close_if_idle();
+  // Any thread: closes it if it waits for a request; false if it does not, or
+  // has been closed so already.
+  bool evict();
   // Any thread: at once, whatever it does.
   void close();
   // Any thread: since when it has been waiting for a request, or nothing.

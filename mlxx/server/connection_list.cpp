@@ -8,12 +8,12 @@ ConnectionList::Room ConnectionList::enter(const std::string& peer) {
   // Everybody on this machine shares the name of the socket.
   bool peer_has_room =
       peer == "unix" || from_peer < limits_.max_connections_per_address;
-  if (peer_has_room && served_ < limits_.max_connections) {
+  bool has_room = peer_has_room && served_ < limits_.max_connections;
+  if (has_room || (peer_has_room && evict_idle())) {
     ++from_peer;
     ++served_;
     return Room::free;
   }
-  evict_idle();
   if (from_peer == 0) {
     per_peer_.erase(peer);
   }
@@ -47,7 +47,7 @@ void ConnectionList::leave(
   changed_.notify_all();
 }
 
-void ConnectionList::evict_idle() {
+bool ConnectionList::evict_idle() {
   std::shared_ptr<Connection> oldest;
   std::optional<Connection::Clock::time_point> since;
   for (const auto& connection : open_) {
@@ -57,9 +57,7 @@ void ConnectionList::evict_idle() {
       oldest = connection;
     }
   }
-  if (oldest) {
-    oldest->close_if_idle();
-  }
+  return oldest && oldest->evict();
 }
 
 size_t ConnectionList::size() const {

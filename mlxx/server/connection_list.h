@@ -34,7 +34,7 @@ class ConnectionList {
   bool wait_until_empty(std::chrono::milliseconds patience);
 
  private:
-  void evict_idle();
+  bool evict_idle();
 
   const HttpLimits& limits_;
   mutable std::mutex mutex_;

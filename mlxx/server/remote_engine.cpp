@@ -25,6 +25,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kRetrySeconds = 2;
+// What a process that lives has for what it is asked to do.
+constexpr milliseconds kPatience{20'000};
 // An engine that lived so long has its next waits from the beginning.
 constexpr std::chrono::seconds kGoodLife{60};
 
@@ -102,12 +104,14 @@ class RemoteEngine : public EnginePort {
   }
 
   void clear_prefixes() override {
-    ask_and_wait({{"type", "clear_prefixes"}});
+    ask_and_wait({{"type", "clear_prefixes"}}, kPatience);
   }
 
   void drain(milliseconds patience) override {
     try {
-      ask_and_wait({{"type", "drain"}, {"patience", patience.count()}});
+      ask_and_wait(
+          {{"type", "drain"}, {"patience", patience.count()}},
+          patience + kPatience);
     } catch (const engine::Busy&) {
       // There is nothing to wait for.
     }
@@ -137,10 +141,16 @@ class RemoteEngine : public EnginePort {
     return id;
   }
 
-  void ask_and_wait(Json message) {
+  void ask_and_wait(Json message, milliseconds patience) {
     auto done = std::make_shared<std::promise<void>>();
     auto future = done->get_future();
     ask(std::move(message), done);
+    if (future.wait_for(patience) == std::future_status::timeout) {
+      throw engine::Busy(
+          "[engine] its process does not answer",
+          kRetrySeconds,
+          false);
+    }
     future.get();
   }
 
