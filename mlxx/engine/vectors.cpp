@@ -1,6 +1,7 @@
 #include "mlxx/engine/vectors.h"
 
 #include <algorithm>
+#include <charconv>
 #include <future>
 #include <memory>
 #include <utility>
@@ -126,6 +127,26 @@ void check(const Request& request, const VectorLimits& limits) {
   }
 }
 
+// What is being caught; an error that names a text by its number in a part
+// gets that in the whole.
+std::exception_ptr caught_in_part(const Error& error, size_t first) {
+  constexpr std::string_view kPlace = "[text ";
+  std::string_view what = error.what();
+  if (first == 0 || !what.starts_with(kPlace)) {
+    return std::current_exception();
+  }
+  what.remove_prefix(kPlace.size());
+  size_t number = 0;
+  auto [end, problem] =
+      std::from_chars(what.data(), what.data() + what.size(), number);
+  if (problem != std::errc()) {
+    return std::current_exception();
+  }
+  what.remove_prefix(static_cast<size_t>(end - what.data()));
+  return std::make_exception_ptr(
+      Error(error.kind(), fmt::format("{}{}{}", kPlace, number + first, what)));
+}
+
 // One request, which goes to the engine part by part.
 template <typename Request, typename Answer>
 class Job {
@@ -177,6 +198,8 @@ class Job {
         return true;
       }
       finish(nullptr);
+    } catch (const Error& error) {
+      finish(caught_in_part(error, done_));
     } catch (...) {
       finish(std::current_exception());
     }

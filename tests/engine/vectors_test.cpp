@@ -176,6 +176,18 @@ TEST_F(Vectors, RefuseWhatIsNoRequest) {
   }
 }
 
+TEST_F(Vectors, AnErrorNamesTheTextByItsNumberInTheRequest) {
+  EmbedRequest request;
+  request.model = "embed";
+  request.token_lists.assign(30, {1, 2});
+  request.token_lists[23] = {-5};
+  VectorLimits limits;
+  limits.inputs_at_once = 7;
+  expect_error(ErrorKind::invalid_request, "[text 23] token id -5", [&] {
+    embed_now(*engine, request, limits);
+  });
+}
+
 TEST_F(Vectors, StopWhenTheClientIsGone) {
   int asked = 0;
   VectorLimits limits;
