@@ -445,6 +445,24 @@ TEST(ToolConstraint, SchemasThatAreSupported) {
   }
 }
 
+// As a model goes on behind its reasoning.
+TEST(ToolConstraint, AnEmptyLineMayComeBeforeADemandedCall) {
+  const ToolFormat& format = tool_format_named("json_tags");
+  Grammar grammar(format, false);
+  ToolUse use;
+  use.tools = &strict_tools();
+  use.choice = ToolChoice::required;
+  std::string lark = *format.constraint(use);
+  std::string call =
+      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  for (const char* gap : {"", "\n", "\n\n"}) {
+    EXPECT_TRUE(grammar.accepts(lark, gap + call));
+    EXPECT_EQ(read_back(format, gap + call).content, "");
+  }
+  EXPECT_FALSE(grammar.accepts(lark, "\n\n\n" + call));
+  EXPECT_FALSE(grammar.accepts(lark, "x" + call));
+}
+
 TEST(ToolConstraint, ManyOptionalProperties) {
   OrderedJson tools = tools_of(R"([{"function":{"name":"f","parameters":
       {"type":"object","properties":{}}}}])");

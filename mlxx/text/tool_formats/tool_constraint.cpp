@@ -188,15 +188,20 @@ std::optional<std::string> constrain_calls(
   }
   std::string calls = lark.fresh("answer");
   lark.rule(calls, rest);
+  // Models end their reasoning with an empty line.
+  std::string gap = lark.fresh("GAP");
+  lark.rule(gap, "/\\n{1,2}/");
+  std::string demanded =
+      fmt::format("{}? {} {}", gap, lark.literal(trigger), calls);
   if (use.choice != ToolChoice::automatic) {
-    lark.rule("start", fmt::format("{} {}", lark.literal(trigger), calls));
+    lark.rule("start", demanded);
     return lark.grammar();
   }
   std::string text = lark.fresh("TEXT");
   if (trigger.empty()) {
     // Text of the first byte is told from a call.
     lark.rule(text, "/([^{ \\n\\t\\r](?s:.*))?/");
-    lark.rule("start", fmt::format("{} | {}", text, calls));
+    lark.rule("start", fmt::format("{} | {}", text, demanded));
     return lark.grammar();
   }
   // Other ways into a call are closed.
