@@ -64,7 +64,11 @@ void set_xtc_special_tokens(RowSettings& settings, const ModelText& text) {
 
 // The tokens before the one that was fed last, as many as penalties see.
 std::vector<int32_t> recent_tokens(const RowState& row, int window) {
-  std::vector<int32_t> known = row.tokens;
+  // Of a long context only the end is copied.
+  size_t most = window > 0 ? static_cast<size_t>(window) : row.tokens.size();
+  auto first = row.tokens.end() -
+      static_cast<ptrdiff_t>(std::min(most, row.tokens.size()));
+  std::vector<int32_t> known(first, row.tokens.end());
   for (const auto& unread : row.unread) {
     if (&unread != &row.unread.back()) {
       known.push_back(token_at(unread.tokens, unread.index));
