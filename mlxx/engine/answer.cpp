@@ -23,6 +23,23 @@ void set(TokenMask& mask, int32_t token, bool allowed) {
   mask[word] = allowed ? mask[word] | bit : mask[word] & ~bit;
 }
 
+// A mark may be forced, so the model must be able to write it.
+void check_marks(const ReasoningTracker& reasoning, int vocab_size) {
+  for (const auto* mark :
+       {&reasoning.begin_tokens(), &reasoning.end_tokens()}) {
+    for (int32_t token : *mark) {
+      if (token >= vocab_size) {
+        fail(
+            ErrorKind::unsupported,
+            "reasoning",
+            "a mark of it has the token {}, the model only {}",
+            token,
+            vocab_size);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Answer::Answer(
@@ -39,6 +56,7 @@ Answer::Answer(
       text_(text.tokenizer, request.stop, request.visible_tokens) {
   if (request.reasoning) {
     reasoning_.emplace(*request.reasoning, text.tokenizer);
+    check_marks(*reasoning_, vocab_size);
   }
   usage.prompt_tokens = static_cast<int>(request.prompt.size());
 }

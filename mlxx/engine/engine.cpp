@@ -29,18 +29,19 @@ double seconds_now() {
 }
 
 void check_options(const EngineOptions& options) {
-  auto at_least_one = [](const char* name, int value) {
-    if (value < 1) {
+  auto at_least = [](int min, const char* name, int value) {
+    if (value < min) {
       fail(
           ErrorKind::invalid_request,
           name,
-          "must be at least 1, got {}",
+          "must be at least {}, got {}",
+          min,
           value);
     }
   };
-  at_least_one("max_rows", options.max_rows);
-  at_least_one("max_queue", options.max_queue);
-  at_least_one("prefill_step", options.prefill_step);
+  at_least(1, "max_rows", options.max_rows);
+  at_least(0, "max_queue", options.max_queue);
+  at_least(1, "prefill_step", options.prefill_step);
 }
 
 }  // namespace
@@ -65,6 +66,7 @@ struct Engine::Impl {
   std::deque<std::function<void(ModelSource&)>> works;
   RequestId last_id = 0;
   int alive = 0;  // submitted and not ended
+  int free_rows = 0;
   uint64_t refused = 0;
   bool woken = false;
   bool draining = false;
@@ -87,6 +89,7 @@ Engine::Engine(
     : impl_(std::make_unique<Impl>()) {
   check_options(options);
   impl_->options = options;
+  impl_->free_rows = options.max_rows;
   impl_->make_source = std::move(make_source);
   std::promise<void> started;
   auto future = started.get_future();
@@ -131,7 +134,10 @@ RequestId Engine::submit(Request request, Sink sink) {
     }
     size_t waiting =
         impl_->arrivals.size() + static_cast<size_t>(impl_->published.waiting);
-    if (waiting >= static_cast<size_t>(impl_->options.max_queue)) {
+    // Those for whom there is a place are only passing through.
+    size_t room = static_cast<size_t>(impl_->options.max_queue) +
+        static_cast<size_t>(impl_->free_rows);
+    if (waiting >= room) {
       ++impl_->refused;
       throw Busy(
           fmt::format("[engine] {} requests wait already", waiting),
@@ -244,6 +250,7 @@ void Engine::Impl::serve(ModelSource& source) {
       std::lock_guard lock(mutex);
       published = std::move(stats);
       alive = static_cast<int>(scheduler.size());
+      free_rows = options.max_rows - scheduler.rows();
       if (alive == 0) {
         ended.notify_all();
       }

@@ -13,7 +13,7 @@ namespace mlxx::engine {
 
 struct EngineOptions {
   int max_rows = 32;       // decoded together (--decode-concurrency)
-  int max_queue = 256;     // requests that wait; more are Busy
+  int max_queue = 256;     // requests that find no place; more are Busy
   int prefill_step = 512;  // tokens of a prompt computed at once, most
 };
 

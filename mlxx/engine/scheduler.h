@@ -58,6 +58,10 @@ class Scheduler : private StepListener {
   size_t waiting() const {
     return queue_.size();
   }
+  // Choices of the requests that were let in.
+  int rows() const {
+    return rows_;
+  }
   // Requests that did not end.
   size_t size() const {
     return queue_.size() + active_.size();

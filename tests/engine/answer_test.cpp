@@ -155,6 +155,20 @@ TEST(Answer, EndsReasoningWhenItsBudgetIsSpent) {
   EXPECT_EQ(got.ids()[2], kMark);
 }
 
+TEST(Answer, ABudgetNeedsAMarkThatEndsTheReasoning) {
+  Bench bench;
+  Request request = make_request("a");
+  request.reasoning = Reasoning{true, "<t>", "", 5};
+  Got got = answer_to(bench, request);
+  EXPECT_EQ(got.finish->error->kind(), ErrorKind::invalid_request);
+  EXPECT_TRUE(got.error().starts_with("[reasoning_budget]")) << got.error();
+  // Nothing that could be reasoning needs no end.
+  request.reasoning = Reasoning{false, "", "", 5};
+  EXPECT_EQ(answer_to(bench, request).text, "a");
+  EXPECT_EQ(bench.runner->open_rows, 0);
+  EXPECT_EQ(bench.source.used, 0);
+}
+
 Constraint schema(const char* text) {
   return {text::GrammarKind::json_schema, text};
 }
