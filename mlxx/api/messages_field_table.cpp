@@ -29,6 +29,8 @@ constexpr std::string_view kThinking =
     R"({"type": "enabled", "budget_tokens": 4, "display": "summarized"})";
 constexpr std::string_view kFormat =
     R"({"format": {"type": "json_schema", "schema": {"type": "object"}}})";
+constexpr std::string_view kKeepAll =
+    R"({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})";
 constexpr std::string_view kCached =
     "Every prompt is looked up in the cache and kept there.";
 
@@ -231,7 +233,21 @@ constexpr auto kPromptFields = std::to_array<Field>({
      kRefused,
      R"([{"type": "url"}])",
      "is not supported: the server runs no tools"},
-    {"context_management", kRefused, R"({"edits": []})", "is not supported"},
+    {"context_management",
+     kHonoured,
+     kKeepAll,
+     "Edits that keep everything.",
+     R"({"edits": [{"type": "clear_tool_uses_20250919"}]})"},
+    {"context_management.edits", kHonoured, kKeepAll, ""},
+    {"context_management.edits[].type",
+     kHonoured,
+     kKeepAll,
+     "clear_thinking_20251015."},
+    {"context_management.edits[].keep",
+     kHonoured,
+     kKeepAll,
+     "all.",
+     R"({"edits": [{"type": "clear_thinking_20251015", "keep": 1}]})"},
 });
 
 constexpr auto kAnswerFields = std::to_array<Field>({

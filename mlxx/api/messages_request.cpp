@@ -39,6 +39,22 @@ void read_format(
   }
 }
 
+// Coding agents send the edit that keeps all thinking.
+void check_context_management(const FieldReader& fields) {
+  auto management = fields.object("context_management");
+  if (!management) {
+    return;
+  }
+  for (const FieldReader& edit : management->objects("edits", 16)) {
+    if (!edit.word("type", {"clear_thinking_20251015"})) {
+      edit.missing("type");
+    }
+    if (!edit.word("keep", {"all"})) {
+      edit.missing("keep");
+    }
+  }
+}
+
 // What /v1/messages and its count_tokens have in common.
 ChatWishes read_wishes(
     const FieldReader& fields,
@@ -46,6 +62,7 @@ ChatWishes read_wishes(
     bool& thinking_omitted) {
   ChatWishes out;
   fields.string("model", 1024);  // the caller chose context.model by it
+  check_context_management(fields);
   out.messages = std::make_shared<const OrderedJson>(
       read_anthropic_messages(fields, out.prompt.continue_final_message));
   out.tools = read_anthropic_tools(fields, context.limits);
