@@ -38,12 +38,10 @@ void PrefillPace::prefilled(int tokens, double seconds) {
 }
 
 int PrefillPace::chunk(int left, double hold_seconds, double share) const {
-  double wanted = prefill_step_;
+  double wanted = kMinChunk * 4;  // a careful first try: it may be slow
   if (tokens_per_second_ > 0) {
     wanted =
         tokens_per_second_ * (hold_seconds > 0 ? hold_seconds : kAloneSeconds);
-  } else if (hold_seconds > 0) {
-    wanted = kMinChunk * 4;  // a careful first try
   }
   // The order of the limits: memory is planned for chunks of prefill_step.
   double tokens =

@@ -97,7 +97,7 @@ class Scheduler : private StepListener {
 
   // Prompts (scheduler_prefill.cpp).
   bool prefill_some();
-  ActiveRequest* next_to_prefill();
+  ActiveRequest* next_to_prefill() const;
   double time_for_prompts() const;
   // The share of a chunk that is left after it; 0 for none.
   double prefill(ActiveRequest& request, double hold_seconds, double share);

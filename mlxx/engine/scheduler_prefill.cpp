@@ -46,7 +46,7 @@ double Scheduler::time_for_prompts() const {
 
 // The shortest prompt, so that a long one does not hold up many; every second
 // time the oldest, so that many short ones do not hold up a long one for ever.
-ActiveRequest* Scheduler::next_to_prefill() {
+ActiveRequest* Scheduler::next_to_prefill() const {
   auto before = [&](const ActiveRequest& a, const ActiveRequest& b) {
     if (a.request.priority != b.request.priority) {
       return a.request.priority > b.request.priority;
@@ -68,7 +68,6 @@ ActiveRequest* Scheduler::next_to_prefill() {
       next = request.get();
     }
   }
-  oldest_prompt_next_ = !oldest_prompt_next_;
   return next;
 }
 
@@ -82,6 +81,7 @@ bool Scheduler::prefill_some() {
   double share = 1;
   while (request && share > 0) {
     share = prefill(*request, hold_seconds, share);
+    oldest_prompt_next_ = !oldest_prompt_next_;
     // Whoever decodes first should not wait for the others' prompts.
     if (hold_seconds == 0 && time_for_prompts() > 0) {
       break;

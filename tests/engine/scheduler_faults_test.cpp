@@ -210,7 +210,7 @@ TEST(SchedulerFaults, APromptThatDoesNotFitIsTriedOnceWithSmallerChunks) {
   Bench bench(options);
   int failures = 1;
   bench.runner->fault = [&](const std::string& call, const auto& rows) {
-    if (call == "prefill" && rows[0]->computed == 128 && failures-- > 0) {
+    if (call == "prefill" && rows[0]->computed == 64 && failures-- > 0) {
       fail(ErrorKind::out_of_memory, "prefill", "no room");
     }
   };
@@ -219,7 +219,7 @@ TEST(SchedulerFaults, APromptThatDoesNotFitIsTriedOnceWithSmallerChunks) {
   bench.run();
   EXPECT_EQ(bench.of(id).text, prompt);
   EXPECT_EQ(count_of(bench, "open c"), 2);
-  EXPECT_EQ(count_of(bench, "prefill c 128"), 2);
+  EXPECT_EQ(count_of(bench, "prefill c 64"), 2);
   EXPECT_EQ(count_of(bench, "prefill c 32"), 9);
   EXPECT_EQ(bench.scheduler->stats().prompt_tokens, 301u);
   // What was half computed is forgotten.

@@ -67,9 +67,10 @@ TEST(SchedulerPrefill, ChunksAreLargeIfNobodyDecodes) {
       tokens.push_back(chunk->tokens);
     }
   }
-  ASSERT_EQ(tokens.size(), 24u);
+  ASSERT_EQ(tokens.size(), 25u);
+  EXPECT_EQ(tokens[0], 64);  // nothing is known yet
   // 0.5 s would be 5000; memory is planned for prefill_step.
-  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 256), 23);
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 256), 22);
 }
 
 TEST(SchedulerPrefill, ASlowDeviceGetsShortChunksAlsoIfNobodyDecodes) {
@@ -88,17 +89,20 @@ TEST(SchedulerPrefill, ASlowDeviceGetsShortChunksAlsoIfNobodyDecodes) {
 }
 
 TEST(SchedulerPrefill, AShortPromptDoesNotWaitForALongOne) {
-  Bench bench(small_steps());
-  bench.runner->seconds_per_prompt_token = 0.001;
-  bench.submit(make_request("L" + std::string(20000, 'y'), 1));
-  bench.run_rounds(2);
-  bench.submit(make_request("short", 1));
-  bench.run();
-  EXPECT_EQ(bench.finished_order, (std::vector<uint64_t>{2, 1}));
-  auto calls = bench.runner->calls();
-  auto opened = std::find(calls.begin(), calls.end(), "open s");
-  // At most two chunks of the long one passed meanwhile, and most came later.
-  EXPECT_LE(opened - calls.begin(), 5);
+  for (int rounds = 1; rounds < 8; ++rounds) {
+    Bench bench(small_steps());
+    bench.runner->seconds_per_prompt_token = 0.001;
+    bench.submit(make_request("L" + std::string(20000, 'y'), 1));
+    bench.run_rounds(rounds);
+    size_t before = bench.runner->calls().size();
+    bench.submit(make_request("short", 1));
+    bench.run();
+    EXPECT_EQ(bench.finished_order, (std::vector<uint64_t>{2, 1})) << rounds;
+    auto calls = bench.runner->calls();
+    auto opened = std::find(calls.begin(), calls.end(), "open s");
+    // At most one chunk of the long one comes first.
+    EXPECT_LE(opened - calls.begin(), static_cast<long>(before) + 1) << rounds;
+  }
 }
 
 TEST(SchedulerPrefill, ALongPromptIsNotHeldUpForEverByShortOnes) {
