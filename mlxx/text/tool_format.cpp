@@ -23,13 +23,13 @@ const std::vector<Registered>& registered() {
     std::vector<Registered> list;
     list.push_back({make_harmony_format(), teaches_harmony});
     for (DeclaredFormat (*make)() : {
-             kimi_k2_format,        deepseek_v32_format,   deepseek_v3_format,
-             minimax_m2_format,     muse_format,           gemma4_format,
-             function_gemma_format, longcat_format,        glm47_format,
-             pythonic_format,       minicpm5_format,       seed_oss_format,
-             qwen3_coder_format,    mistral_format,        cohere_format,
-             granite_format,        json_list_tags_format, json_tags_format,
-             llama3_json_format,
+             kimi_k2_format,        deepseek_v32_format,   deepseek_v4_format,
+             deepseek_v3_format,    minimax_m2_format,     muse_format,
+             gemma4_format,         function_gemma_format, longcat_format,
+             glm47_format,          pythonic_format,       minicpm5_format,
+             seed_oss_format,       qwen3_coder_format,    mistral_format,
+             cohere_format,         granite_format,        nemotron_format,
+             json_list_tags_format, json_tags_format,      llama3_json_format,
          }) {
       DeclaredFormat format = make();
       auto detect = format.detect;

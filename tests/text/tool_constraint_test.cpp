@@ -115,6 +115,7 @@ std::vector<std::string> ends_of(std::string_view format) {
       {"minimax_m2", "</parameter>\n"},
       {"muse", "</atem:parameter>\n"},
       {"deepseek_v32", "</｜DSML｜parameter>\n"},
+      {"deepseek_v4", "</｜DSML｜parameter>\n"},
       {"glm47", "</arg_value>\n"},
       {"longcat", "</longcat_arg_value>\n"},
       {"minicpm5", "</param>"},

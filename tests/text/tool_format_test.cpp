@@ -141,6 +141,8 @@ TEST(ToolFormat, IsKnownByTheTemplate) {
       {"<|START_ACTION|>", "cohere"},
       {"<|tool_call|>", "granite"},
       {"<tool_calls>[", "json_list_tags"},
+      {"<TOOLCALL>[", "nemotron"},
+      {"{% set d = '｜DSML｜' %}tool_calls>", "deepseek_v4"},
       {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "deepseek_v3"},
       {"{% set d = '｜DSML｜' %}function_calls", "deepseek_v32"},
       {"<seed:tool_call><function=", "seed_oss"},

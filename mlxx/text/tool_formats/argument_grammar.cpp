@@ -57,22 +57,25 @@ std::string in_order(
   return first;
 }
 
-// A value of a parameter between tags, with what closes it.
+// What follows the name of a parameter between tags, to its end.
 std::string tagged_value(
     LarkWriter& lark,
     const OrderedJson& root,
     const OrderedJson& said,
-    const std::string& close,
+    const TagLayout& layout,
     const std::string& place) {
   const OrderedJson& schema = resolved(root, said, place);
   if (std::optional<std::string> string =
-          string_up_to(lark, root, schema, close, place)) {
-    return *string;
+          string_up_to(lark, root, schema, layout.close, place)) {
+    return fmt::format("{} {}", lark.literal(layout.after_name), *string);
   }
   return fmt::format(
-      "{} {}",
+      "{} {} {}",
+      lark.literal(
+          layout.after_other_name.empty() ? layout.after_name
+                                          : layout.after_other_name),
       LarkWriter::json(part_of_schema(root, said)),
-      lark.literal(close));
+      lark.literal(layout.close));
 }
 
 // What Gemma writes: values of any depth in a notation of its own.
@@ -341,9 +344,8 @@ std::string tagged_arguments(
         pair,
         fmt::format(
             "{} {}",
-            lark.literal(
-                layout.before_name + property.name + layout.after_name),
-            tagged_value(lark, root, *property.schema, layout.close, place)));
+            lark.literal(layout.before_name + property.name),
+            tagged_value(lark, root, *property.schema, layout, place)));
     body += fmt::format(
         "{}{}{}",
         body.empty() ? "" : " ",

@@ -17,6 +17,8 @@ struct TagLayout {
   std::string before_name;  // "<parameter="
   std::string after_name;   // ">\n"
   std::string close;        // "\n</parameter>\n"
+  // In the place of after_name where the value is no string; "": the same.
+  std::string after_other_name = {};
 };
 std::string tagged_arguments(
     LarkWriter& lark,

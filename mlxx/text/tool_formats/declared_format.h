@@ -64,6 +64,7 @@ class MarkedToolFormat : public ToolFormat {
 // One of each family.
 DeclaredFormat json_tags_format();
 DeclaredFormat json_list_tags_format();
+DeclaredFormat nemotron_format();
 DeclaredFormat cohere_format();
 DeclaredFormat granite_format();
 DeclaredFormat llama3_json_format();
@@ -76,6 +77,7 @@ DeclaredFormat qwen3_coder_format();
 DeclaredFormat seed_oss_format();
 DeclaredFormat minimax_m2_format();
 DeclaredFormat deepseek_v32_format();
+DeclaredFormat deepseek_v4_format();
 DeclaredFormat muse_format();
 DeclaredFormat minicpm5_format();
 DeclaredFormat gemma4_format();

@@ -90,21 +90,42 @@ DeclaredFormat json_tags_format() {
   return format;
 }
 
-// MiniMax-M1, Apriel: <tool_calls> around all of them.
-DeclaredFormat json_list_tags_format() {
+namespace {
+
+// A list of all calls between tags.
+DeclaredFormat json_list(std::string name, const std::string& tag) {
   DeclaredFormat format;
-  format.name = "json_list_tags";
-  format.control_tokens = {"<tool_calls>", "</tool_calls>"};
-  format.detect = [](std::string_view source) {
-    return has(source, "<tool_calls>");
-  };
-  format.sections = between("<tool_calls>", "</tool_calls>");
+  format.name = std::move(name);
+  std::string opening = fmt::format("<{}>", tag);
+  std::string close = fmt::format("</{}>", tag);
+  format.control_tokens = {opening, close};
+  format.sections = between(opening, close);
   format.syntax = {
-      "<tool_calls>[",
-      "]</tool_calls>",
+      opening + "[",
+      fmt::format("]{}", close),
       ", ",
       false,
       json_object("name", "arguments")};
+  return format;
+}
+
+}  // namespace
+
+// MiniMax-M1, Apriel.
+DeclaredFormat json_list_tags_format() {
+  DeclaredFormat format = json_list("json_list_tags", "tool_calls");
+  format.detect = [](std::string_view source) {
+    return has(source, "<tool_calls>");
+  };
+  return format;
+}
+
+// Nemotron Nano v2.
+DeclaredFormat nemotron_format() {
+  DeclaredFormat format = json_list("nemotron", "TOOLCALL");
+  format.detect = [](std::string_view source) {
+    return has(source, "<TOOLCALL>");
+  };
   return format;
 }
 

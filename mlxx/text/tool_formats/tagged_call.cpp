@@ -273,6 +273,9 @@ class TaggedCalls : public SectionReader {
     }
     took = end + shape_.parameter_end.size();
     parameter_ = name_of(text.substr(0, end));
+    // DeepSeek says so itself.
+    is_string_ =
+        text.substr(0, end).find(" string=\"true\"") != std::string_view::npos;
     place_ = shape_.open_value.empty() ? Place::value : Place::before_value;
     return Next::go_on;
   }
@@ -308,7 +311,10 @@ class TaggedCalls : public SectionReader {
     took = end + shape_.close_parameter.size();
     std::string_view value =
         without_cdata(without_line_ends(text.substr(0, end)));
-    calls.add(parameter_, typed_argument(parameters_, parameter_, value));
+    calls.add(
+        parameter_,
+        is_string_ ? json_quote(value)
+                   : typed_argument(parameters_, parameter_, value));
     place_ = Place::parameters;
     return Next::go_on;
   }
@@ -317,7 +323,7 @@ class TaggedCalls : public SectionReader {
     if (text.starts_with('\n')) {
       text.remove_prefix(1);
     }
-    if (!takes_strings_only(parameters_, parameter_)) {
+    if (!is_string_ && !takes_strings_only(parameters_, parameter_)) {
       calls.add(parameter_, trim(text));
     } else {
       calls.add(parameter_, json_quote_open(text));
@@ -358,6 +364,7 @@ class TaggedCalls : public SectionReader {
   bool called_ = false;
   std::string name_, parameter_;
   const OrderedJson* parameters_ = nullptr;
+  bool is_string_ = false;
   size_t searched_ = 0;
   JsonScan scan_;
   std::unique_ptr<SectionReader> json_;

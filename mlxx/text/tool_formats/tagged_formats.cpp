@@ -174,11 +174,36 @@ DeclaredFormat minimax_m2_format() {
   return format;
 }
 
-DeclaredFormat deepseek_v32_format() {
+namespace {
+
+DeclaredFormat deepseek(std::string name, const std::string& section) {
   DeclaredFormat format =
-      invocations("deepseek_v32", "｜DSML｜", "｜DSML｜function_calls");
+      invocations(std::move(name), "｜DSML｜", "｜DSML｜" + section);
+  format.syntax.call = tagged_call(
+      "<｜DSML｜invoke name=\"",
+      "\">\n",
+      "</｜DSML｜invoke>\n",
+      {"<｜DSML｜parameter name=\"",
+       "\" string=\"true\">",
+       "</｜DSML｜parameter>\n",
+       "\" string=\"false\">"});
+  return format;
+}
+
+}  // namespace
+
+DeclaredFormat deepseek_v32_format() {
+  DeclaredFormat format = deepseek("deepseek_v32", "function_calls");
   format.detect = [](std::string_view source) {
     return has(source, "｜DSML｜") && has(source, "function_calls");
+  };
+  return format;
+}
+
+DeclaredFormat deepseek_v4_format() {
+  DeclaredFormat format = deepseek("deepseek_v4", "tool_calls");
+  format.detect = [](std::string_view source) {
+    return has(source, "｜DSML｜");
   };
   return format;
 }
