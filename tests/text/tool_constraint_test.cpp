@@ -464,6 +464,36 @@ TEST(ToolConstraint, AnEmptyLineMayComeBeforeADemandedCall) {
   EXPECT_FALSE(grammar.accepts(lark, "x" + call));
 }
 
+TEST(ToolConstraint, DescriptionsNeverReachTheGrammar) {
+  for (const ToolFormat* format : tool_formats()) {
+    std::string first;
+    for (const std::string& words :
+         {std::string("plain"),
+          std::string("\"::= \\ \n /x/ {{ %json ~ | <tool_call> 😀"),
+          std::string(300, '('),
+          std::string(10000, 'x')}) {
+      OrderedJson tools = tools_of(R"([{"function":{"name":"f","parameters":
+          {"type":"object","properties":{"description":{"type":"string"},
+          "o":{"type":"object","properties":{"title":{"type":"integer"}},
+          "required":["title"]}},"required":["description"]}}}])");
+      tools[0]["function"]["description"] = words;
+      OrderedJson& parameters = tools[0]["function"]["parameters"];
+      parameters["title"] = words;
+      parameters["properties"]["description"]["description"] = words;
+      parameters["properties"]["o"]["description"] = words;
+      parameters["properties"]["o"]["properties"]["title"]["title"] = words;
+      ToolUse use;
+      use.tools = &tools;
+      use.choice = ToolChoice::required;
+      std::string grammar = *format->constraint(use);
+      first = first.empty() ? grammar : first;
+      EXPECT_EQ(grammar, first) << format->name();
+      EXPECT_NE(grammar.find("title"), grammar.npos) << format->name();
+      EXPECT_NE(grammar.find("description"), grammar.npos);
+    }
+  }
+}
+
 TEST(ToolConstraint, ManyOptionalProperties) {
   OrderedJson tools = tools_of(R"([{"function":{"name":"f","parameters":
       {"type":"object","properties":{}}}}])");

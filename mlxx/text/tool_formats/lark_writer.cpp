@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/text/tool_formats/call_writer.h"
+#include "mlxx/text/tool_formats/schema_view.h"
 
 namespace mlxx::text {
 
@@ -108,7 +109,7 @@ std::string LarkWriter::terminal_up_to(
 }
 
 std::string LarkWriter::json(const OrderedJson& schema) {
-  OrderedJson compact = schema;
+  OrderedJson compact = without_annotations(schema);
   // As rust/text does for whole answers: white space is bounded.
   if (compact.is_object() && !compact.contains("x-guidance")) {
     compact["x-guidance"] = {

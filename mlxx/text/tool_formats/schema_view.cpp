@@ -197,6 +197,46 @@ OrderedJson part_of_schema(const OrderedJson& root, const OrderedJson& schema) {
   return part;
 }
 
+OrderedJson without_annotations(const OrderedJson& schema) {
+  if (schema.is_array()) {
+    OrderedJson list = OrderedJson::array();
+    for (const OrderedJson& one : schema) {
+      list.push_back(without_annotations(one));
+    }
+    return list;
+  }
+  if (!schema.is_object()) {
+    return schema;
+  }
+  static const std::set<std::string, std::less<>> kDropped =
+      {"title", "description", "default", "examples", "example", "$comment"};
+  // Their keys are names, not keywords.
+  static const std::set<std::string, std::less<>> kNamed = {
+      "properties",
+      "patternProperties",
+      "$defs",
+      "definitions",
+      "dependentSchemas"};
+  OrderedJson result = OrderedJson::object();
+  for (const auto& [key, value] : schema.items()) {
+    if (kDropped.contains(key)) {
+      continue;
+    }
+    if (key == "enum" || key == "const") {
+      result[key] = value;
+    } else if (kNamed.contains(key) && value.is_object()) {
+      OrderedJson named = OrderedJson::object();
+      for (const auto& [name, one] : value.items()) {
+        named[name] = without_annotations(one);
+      }
+      result[key] = std::move(named);
+    } else {
+      result[key] = without_annotations(value);
+    }
+  }
+  return result;
+}
+
 std::vector<std::string> type_names(const OrderedJson& schema) {
   std::vector<std::string> names;
   auto type = schema.find("type");

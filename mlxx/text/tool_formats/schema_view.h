@@ -45,6 +45,10 @@ bool has_other_keywords(
 // A part of a document as a document of its own: with its definitions.
 OrderedJson part_of_schema(const OrderedJson& root, const OrderedJson& schema);
 
+// Without descriptions, titles, examples and the like, which have no part in
+// what is allowed and may hold anything.
+OrderedJson without_annotations(const OrderedJson& schema);
+
 // The names in "type"; empty: any.
 std::vector<std::string> type_names(const OrderedJson& schema);
 
