@@ -336,14 +336,15 @@ std::unique_ptr<Step> ModelRunner::begin(std::span<Row* const> rows) {
     states.push_back(state);
   }
   return with_mlx_errors("decode", [&] {
+    // It waits for what is enqueued, which must not be this step.
+    if (++steps_ % kClearInterval == 0) {
+      clear_cache();
+    }
     mx::array fed = fed_tokens(states);
     mx::array logits = logits_of(fed, states);
     mx::async_eval(logits);
     for (const auto& state : states) {
       ++state->computed;
-    }
-    if (++steps_ % kClearInterval == 0) {
-      clear_cache();
     }
     return std::make_unique<ModelStep>(std::make_shared<StepState>(
         StepState{std::move(states), fed, logits, std::nullopt}));
