@@ -211,8 +211,8 @@ TEST(Engine, WithoutAQueueOnlyTheRowsAreTaken) {
   EngineMaker maker;
   maker.options.max_rows = 2;
   maker.options.max_queue = 0;
+  Inbox first, second, third;  // the engine cancels the first one at its end
   auto engine = maker.engine();
-  Inbox first, second, third;
   engine->submit(endless("a"), first.sink());
   RequestId id = engine->submit(endless("b"), second.sink());
   EXPECT_THROW(engine->submit(endless("c"), third.sink()), Busy);
