@@ -65,12 +65,26 @@ std::shared_ptr<const text::ChatTemplate> own_template(
       model.eos_ids.empty() ? "" : name_of(*model.eos_ids.begin()));
 }
 
-std::vector<std::string_view> contents_of(const OrderedJson& messages) {
+// The strings in a value, at whatever depth the reader of bodies allows.
+void add_strings(const OrderedJson& value, std::vector<std::string_view>& out) {
+  if (value.is_string()) {
+    out.push_back(value.get_ref<const std::string&>());
+  } else if (value.is_structured()) {
+    for (const OrderedJson& item : value) {
+      add_strings(item, out);
+    }
+  }
+}
+
+// Contents and calls: templates show them as they are. (Reasoning of earlier
+// turns many leave out.)
+std::vector<std::string_view> texts_of(const OrderedJson& messages) {
   std::vector<std::string_view> out;
   for (const OrderedJson& message : messages) {
-    const auto content = message.find("content");
-    if (content != message.end() && content->is_string()) {
-      out.push_back(content->get_ref<const std::string&>());
+    for (const char* name : {"content", "tool_calls"}) {
+      if (const auto part = message.find(name); part != message.end()) {
+        add_strings(*part, out);
+      }
     }
   }
   return out;
@@ -153,13 +167,16 @@ std::optional<GivenConstraint> combined_constraint(
   use.named = wishes.tools.named;
   use.parallel = wishes.tools.parallel;
   use.tokenizer = tokenizer;
-  if (wishes.constraint && !forced) {
-    if (wishes.constraint->constraint.kind != text::GrammarKind::json_schema) {
+  if (wishes.constraint) {
+    const bool schema =
+        wishes.constraint->constraint.kind == text::GrammarKind::json_schema;
+    if (forced || !schema) {
       throw RequestError(
           400,
           fmt::format(
-              "[{}] cannot be combined with tools",
-              wishes.constraint->param),
+              "[{}] cannot be combined with {}",
+              wishes.constraint->param,
+              forced ? "a tool_choice that asks for a call" : "tools"),
           wishes.constraint->param,
           "invalid_value");
     }
@@ -169,7 +186,7 @@ std::optional<GivenConstraint> combined_constraint(
   if (!calls) {
     return wishes.constraint;
   }
-  if (!wishes.constraint || forced) {
+  if (!wishes.constraint) {
     return GivenConstraint(text::GrammarKind::lark, *calls, "tools");
   }
   engine::Constraint both =
@@ -218,7 +235,13 @@ std::unique_ptr<text::AnswerParser> ChatPlan::make_parser() const {
 std::vector<int32_t> encode_chat_tokens(
     const ChatWishes& wishes,
     const Context& context) {
-  check_text_length(contents_of(*wishes.messages), *context.model, "messages");
+  check_text_length(texts_of(*wishes.messages), *context.model, "messages");
+  const std::string& source = template_source(wishes, *context.model);
+  if (source.find("tools") != std::string::npos) {
+    std::vector<std::string_view> texts;
+    add_strings(tools_of(wishes), texts);
+    check_text_length(texts, *context.model, "tools");
+  }
   return with_messages_error(wishes.prompt, [&] {
     const text::RenderOptions options = render_options(wishes.prompt, context);
     if (wishes.prompt.chat_template.empty()) {

@@ -143,6 +143,25 @@ TEST(ChatRequest, TextsManyTimesTheContextAreNotReadWhole) {
         {{"role", "user"}, {"content", std::string(1000, 'x')}});
   }
   EXPECT_EQ(refusal_of(body, context), "400 messages context_length_exceeded");
+  const std::string long_text(15 << 20, 'x');
+  body = chat_body();
+  body["tools"] = OrderedJson::array(
+      {{{"type", "function"},
+        {"function", {{"name", "f"}, {"description", long_text}}}}});
+  EXPECT_EQ(refusal_of(body, context), "400 tools context_length_exceeded");
+  body["tool_choice"] = "none";
+  EXPECT_EQ(refusal_of(body, context), "accepted");
+  body = chat_body();
+  body["messages"].push_back(
+      {{"role", "assistant"},
+       {"tool_calls",
+        OrderedJson::array(
+            {{{"id", "1"},
+              {"type", "function"},
+              {"function",
+               {{"name", "f"},
+                {"arguments", OrderedJson({{"x", long_text}}).dump()}}}}})}});
+  EXPECT_EQ(refusal_of(body, context), "400 messages context_length_exceeded");
   // All of it as tokens takes many times as long.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   // Long, but of few tokens.

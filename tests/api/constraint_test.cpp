@@ -153,10 +153,22 @@ TEST_F(Constraints, WithToolsEitherTheSchemaOrACall) {
       R"({"name": "f", "arguments": {"x": 5}})"
       "\n</tool_call>";
   EXPECT_TRUE(allows(more, call));
-  OrderedJson required = OrderedJson::parse(more);
-  required["tool_choice"] = "required";
-  EXPECT_TRUE(allows(required.dump(), call));
-  EXPECT_FALSE(allows(required.dump(), R"({"mood": "good"})"));
+  // A forced call leaves no answer for the schema.
+  for (const char* choice :
+       {R"("required")",
+        R"({"type": "function", "function": {"name": "f"}})"}) {
+    OrderedJson forced = OrderedJson::parse(more);
+    forced["tool_choice"] = OrderedJson::parse(choice);
+    EXPECT_EQ(refusal_of(forced.dump()), "response_format.json_schema.schema")
+        << choice;
+    forced.erase("response_format");
+    EXPECT_TRUE(allows(forced.dump(), call)) << choice;
+    for (const char* name : {"regex", "grammar"}) {
+      OrderedJson other = forced;
+      other[name] = name == std::string("regex") ? "a+" : "start: \"a\"";
+      EXPECT_EQ(refusal_of(other.dump()), name) << choice;
+    }
+  }
   OrderedJson regex = OrderedJson::parse(more);
   regex.erase("response_format");
   regex["regex"] = "a+";
