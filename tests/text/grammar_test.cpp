@@ -145,6 +145,19 @@ TEST(Grammar, RefusesWhatItCannotHonour) {
   EXPECT_TRUE(refuses(GrammarKind::lark, "start: missing"));
   EXPECT_TRUE(refuses(GrammarKind::regex, std::string(60'000, '(')));
   EXPECT_TRUE(refuses(GrammarKind::lark, "start: " + std::string(60'000, '(')));
+  // A derivative of it has as many alternatives as it has letters.
+  std::string optional_letters;
+  for (int i = 0; i < 60'000; ++i) {
+    optional_letters += {static_cast<char>('a' + i % 13), '?'};
+  }
+  const std::string pattern = "\"" + optional_letters + "\"";
+  EXPECT_TRUE(refuses(GrammarKind::regex, optional_letters));
+  for (const std::string& schema :
+       {R"({"pattern":)" + pattern + "}",
+        R"({"items":{"patternProperties":{)" + pattern + R"(:true}}})"}) {
+    EXPECT_TRUE(refuses(GrammarKind::json_schema, schema));
+  }
+  EXPECT_FALSE(refuses(GrammarKind::regex, optional_letters.substr(0, 200)));
   std::string deep;
   for (int i = 0; i < 5000; ++i) {
     deep += R"({"items":)";

@@ -12,6 +12,11 @@ use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 /// llguidance's parsers recurse; deeper text than this might end the stack.
 const DEEPEST: usize = 200;
 const LONGEST: usize = 1 << 20;
+/// Of a regex, or of all patterns of a schema. The time that an alternative of
+/// n takes grows as n squared, and llguidance's own limits count it as one.
+const LONGEST_REGEX: usize = 1 << 13;
+/// A state takes 1 to 2 KiB.
+const MOST_STATES: usize = 50_000;
 
 struct Vocabulary {
     trie: TokTrie,
@@ -117,6 +122,7 @@ impl GrammarTokens {
         let environment: TokEnv = Arc::new(vocabulary);
         let mut factory = ParserFactory::new_simple(&environment)?;
         factory.quiet();
+        factory.limits_mut().max_lexer_states = MOST_STATES;
         Ok(GrammarTokens {
             factory,
             vocabulary_size: size,
@@ -126,8 +132,15 @@ impl GrammarTokens {
     fn walk(&self, kind: u32, text: &str) -> Result<Walk, Failure> {
         check_depth(text)?;
         let grammar = match kind {
-            0 => TopLevelGrammar::from_json_schema(compact(serde_json::from_str(text)?)),
-            1 => TopLevelGrammar::from_regex(text),
+            0 => {
+                let schema: Value = serde_json::from_str(text)?;
+                check_regex("patterns have", pattern_bytes(&schema))?;
+                TopLevelGrammar::from_json_schema(compact(schema))
+            }
+            1 => {
+                check_regex("regex has", text.len())?;
+                TopLevelGrammar::from_regex(text)
+            }
             2 => TopLevelGrammar::from_lark(text.to_string()),
             _ => return failure(format!("unknown kind of grammar {kind}")),
         };
@@ -136,6 +149,33 @@ impl GrammarTokens {
             Some(message) => failure(message),
             None => Ok(Walk { matcher, ends: 0 }),
         }
+    }
+}
+
+fn check_regex(what: &str, bytes: usize) -> Result<(), Failure> {
+    if bytes > LONGEST_REGEX {
+        return failure(format!(
+            "the {what} {bytes} bytes, the limit is {LONGEST_REGEX}"
+        ));
+    }
+    Ok(())
+}
+
+/// Of all patterns in a schema; serde_json has limited its depth.
+fn pattern_bytes(schema: &Value) -> usize {
+    match schema {
+        Value::Array(items) => items.iter().map(pattern_bytes).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| match (name.as_str(), value) {
+                ("pattern", Value::String(pattern)) => pattern.len(),
+                ("patternProperties", Value::Object(by_pattern)) => {
+                    by_pattern.keys().map(String::len).sum::<usize>() + pattern_bytes(value)
+                }
+                _ => pattern_bytes(value),
+            })
+            .sum(),
+        _ => 0,
     }
 }
 
