@@ -50,7 +50,9 @@ struct Limits {
   int max_stop = 16;             // stop strings
   int max_stop_bytes = 1024;     // of one
   int max_top_logprobs = 20;
-  int max_schema_bytes = 1 << 18;  // of a schema or grammar
+  int max_schema_bytes = 1 << 18;  // of a schema
+  int max_grammar_bytes = 1 << 14;
+  int max_pattern_bytes = 1 << 13;  // of all patterns in the tools' schemas
   int max_tools = 256;
   int max_logit_bias = 1024;
   bool request_templates = false;  // chat_template in a request

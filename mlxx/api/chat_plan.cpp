@@ -151,6 +151,48 @@ void add_visible(std::vector<std::string>& out, const std::string& token) {
   }
 }
 
+size_t pattern_bytes(const OrderedJson& schema) {
+  size_t bytes = 0;
+  if (schema.is_object()) {
+    for (const auto& [name, value] : schema.items()) {
+      if (name == "pattern" && value.is_string()) {
+        bytes += value.get_ref<const std::string&>().size();
+        continue;
+      }
+      if (name == "patternProperties" && value.is_object()) {
+        for (const auto& [pattern, unused] : value.items()) {
+          bytes += pattern.size();
+        }
+      }
+      bytes += pattern_bytes(value);
+    }
+  } else if (schema.is_array()) {
+    for (const OrderedJson& item : schema) {
+      bytes += pattern_bytes(item);
+    }
+  }
+  return bytes;
+}
+
+// The time that a regex takes grows as the square of its length. Constraints of
+// their own are limited where they are compiled.
+void check_patterns(const ChatWishes& wishes, const Limits& limits) {
+  if (!wishes.tools.any()) {
+    return;
+  }
+  const size_t bytes = pattern_bytes(*wishes.tools.callable);
+  if (bytes > static_cast<size_t>(limits.max_pattern_bytes)) {
+    throw RequestError(
+        400,
+        fmt::format(
+            "[tools] have patterns of {} bytes, {} are allowed",
+            bytes,
+            limits.max_pattern_bytes),
+        "tools",
+        "string_above_max_length");
+  }
+}
+
 // What the answer must follow: the calls that tool_choice asks for, the format
 // of the response, or either.
 std::optional<GivenConstraint> combined_constraint(
@@ -280,6 +322,7 @@ ChatPlan plan_chat(
     const ChatWishes& wishes,
     const Context& context) {
   require_answers(*context.model);
+  check_patterns(wishes, context.limits);
   ChatPlan plan;
   plan.request = std::move(base);
   engine::Request& request = plan.request;

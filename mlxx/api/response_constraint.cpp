@@ -77,7 +77,12 @@ class Alternatives {
 
   void text(std::string_view name, GrammarKind kind) {
     if (auto given = fields_.string(name)) {
-      check_size(given->size(), fields_.path(name), limits_);
+      Limits limits = limits_;
+      if (kind == GrammarKind::lark) {
+        limits.max_schema_bytes =
+            std::min(limits.max_schema_bytes, limits.max_grammar_bytes);
+      }
+      check_size(given->size(), fields_.path(name), limits);
       take({kind, std::move(*given), fields_.path(name)});
     }
   }

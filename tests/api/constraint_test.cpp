@@ -125,6 +125,34 @@ TEST_F(Constraints, SizesAreLimited) {
   EXPECT_EQ(refusal_of(more.dump()), "regex");
 }
 
+TEST_F(Constraints, RegexesAreShort) {
+  std::string letters;
+  while (letters.size() <= 8192) {
+    letters += "a?b?";
+  }
+  OrderedJson more = {{"regex", letters}};
+  EXPECT_EQ(refusal_of(more.dump()), "regex");
+  more = {{"json_schema", {{"pattern", letters}}}};
+  EXPECT_EQ(refusal_of(more.dump()), "json_schema");
+  more = {{"grammar", "start: /" + letters + letters + "/"}};
+  EXPECT_EQ(refusal_of(more.dump()), "grammar");
+  for (const char* name : {"pattern", "patternProperties"}) {
+    OrderedJson x = {{"type", "string"}};
+    x[name] = name == std::string("pattern") ? OrderedJson(letters)
+                                             : OrderedJson({{letters, true}});
+    more = {
+        {"tools",
+         OrderedJson::array(
+             {{{"type", "function"},
+               {"function",
+                {{"name", "f"},
+                 {"strict", true},
+                 {"parameters",
+                  {{"type", "object"}, {"properties", {{"x", x}}}}}}}}})}};
+    EXPECT_EQ(refusal_of(more.dump()), "tools") << name;
+  }
+}
+
 TEST_F(Constraints, OnlyOneHolds) {
   EXPECT_EQ(
       refusal_of(R"({"regex": "a", "grammar": "start: \"a\""})"),
