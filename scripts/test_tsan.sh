@@ -8,7 +8,7 @@ cd "$repo"
 
 # Test programs, none of which links MLX.
 tests=(base_test text_test scheduler_test model_text_test http_server_test api_server_test
-  response_store_test)
+  hostile_clients_test response_store_test)
 if (($# > 0)); then
   tests=("$@")
 fi
