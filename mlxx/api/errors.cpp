@@ -84,6 +84,16 @@ void describe_kind(const Error& error, ErrorReply& reply) {
   }
 }
 
+// "[/models/a/config.json] ..." -> "[config.json] ...": where this machine
+// keeps its files is nothing that clients are told.
+std::string without_folders(std::string message) {
+  const std::string_view place = place_of(message);
+  if (place.starts_with('/')) {
+    message.erase(1, place.rfind('/') + 1);
+  }
+  return message;
+}
+
 OrderedJson or_null(const std::string& text) {
   return text.empty() ? OrderedJson() : OrderedJson(text);
 }
@@ -102,6 +112,9 @@ OrderedJson error_object(const ErrorReply& reply) {
 ErrorReply describe_error(const std::exception& error) {
   ErrorReply reply;
   reply.message = escape_line(error.what());
+  if (!dynamic_cast<const RequestError*>(&error)) {
+    reply.message = without_folders(std::move(reply.message));
+  }
   if (const auto* request = dynamic_cast<const RequestError*>(&error)) {
     reply.status = request->status();
     reply.param = request->param();

@@ -90,6 +90,10 @@ std::shared_ptr<const engine::ModelText> find_model(
     if (error.kind() != ErrorKind::not_found) {
       throw;
     }
+    if (!std::string_view(error.what()).starts_with("[model]")) {
+      // The model is served, but files of it are gone.
+      throw Error(ErrorKind::bad_file, error.what());
+    }
     throw api::RequestError(404, error.what(), "model", "model_not_found");
   }
 }

@@ -115,6 +115,17 @@ TEST(Errors, KindsHaveTheirStatus) {
   EXPECT_EQ(describe_error(std::runtime_error("x")).status, 500);
 }
 
+TEST(Errors, FoldersAreNotTold) {
+  const auto missing = reply_to(
+      ErrorKind::bad_file,
+      "[/home/ada/models/a/config.json] cannot open");
+  EXPECT_EQ(missing.message, "[config.json] cannot open");
+  EXPECT_EQ(missing.status, 500);
+  EXPECT_EQ(missing.param, "");
+  EXPECT_EQ(reply_to(ErrorKind::bad_file, "[a/b] c").message, "[a/b] c");
+  EXPECT_EQ(reply_to(ErrorKind::bad_file, "[/a/] c").message, "[] c");
+}
+
 TEST(Errors, BusyTellsWhenToComeBack) {
   const auto full = describe_error(engine::Busy("[engine] full", 7, true));
   EXPECT_EQ(full.status, 429);
