@@ -246,6 +246,26 @@ void check_text_length(
   }
 }
 
+std::string_view beginning_of_text(
+    std::string_view text,
+    const engine::ModelText& model) {
+  if (model.context_length <= 0 || !model.tokenizer) {
+    return text;
+  }
+  const auto context = static_cast<size_t>(model.context_length);
+  size_t bytes = (context + 2) * kPlainBytesPerToken;
+  while (true) {
+    // Where it is cut off, a token may come out as two.
+    const std::string_view part = whole_characters(text, bytes);
+    if (part.size() == text.size() ||
+        model.tokenizer->encode(part, {.parse_special = false}).size() >
+            context + 1) {
+      return part;
+    }
+    bytes *= 4;
+  }
+}
+
 std::vector<std::string> read_stop(
     const FieldReader& fields,
     std::string_view name,

@@ -38,6 +38,12 @@ void check_text_length(
     const engine::ModelText& model,
     std::string_view param);
 
+// So much of the beginning of a text that it has more tokens than the context:
+// for what is cut off there anyway.
+std::string_view beginning_of_text(
+    std::string_view text,
+    const engine::ModelText& model);
+
 // "stop" or another name of it: a string or a list.
 std::vector<std::string> read_stop(
     const FieldReader& fields,

@@ -11,6 +11,9 @@ namespace mlxx::api {
 
 namespace {
 
+// Half a second of a thread that others wait for.
+constexpr size_t kMaxTextBytes = 1 << 20;
+
 OrderedJson piece_json(int32_t id, const text::Tokenizer& tokenizer) {
   const std::string bytes = tokenizer.token_bytes(id);
   OrderedJson out = {{"id", id}};
@@ -29,8 +32,8 @@ OrderedJson piece_json(int32_t id, const text::Tokenizer& tokenizer) {
 std::vector<int32_t> encode_content(
     const FieldReader& fields,
     const Context& context) {
-  const auto content = fields.string("content");
-  const auto prompt = fields.string("prompt");
+  const auto content = fields.string("content", kMaxTextBytes);
+  const auto prompt = fields.string("prompt", kMaxTextBytes);
   if (!content && !prompt) {
     fields.missing("content");
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/api/field_reader.h"
+#include "mlxx/api/generation_fields.h"
 #include "mlxx/api/json_writer.h"
 #include "mlxx/api/prompt_inputs.h"
 #include "mlxx/base/utf8.h"
@@ -48,6 +49,40 @@ std::string bytes_of(const std::vector<float>& values) {
     }
   }
   return out;
+}
+
+// Models read only the beginning of a text that is too long, and its tokens are
+// found on a thread that others wait for.
+void limit_length(
+    std::string& text,
+    const Context& context,
+    bool truncate,
+    const std::string& field) {
+  const size_t bytes = beginning_of_text(text, *context.model).size();
+  if (bytes < text.size() && !truncate) {
+    throw RequestError(
+        400,
+        fmt::format(
+            "[{}] has more than the {} tokens that {} reads (\"truncate\": "
+            "true "
+            "cuts it)",
+            field,
+            context.model->context_length,
+            context.model->name),
+        field,
+        "context_length_exceeded");
+  }
+  text.resize(bytes);
+}
+
+void limit_lengths(
+    std::vector<std::string>& texts,
+    const Context& context,
+    bool truncate,
+    const char* field) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    limit_length(texts[i], context, truncate, fmt::format("{}[{}]", field, i));
+  }
 }
 
 std::string document_text(const FieldReader& fields, const OrderedJson& item) {
@@ -121,6 +156,7 @@ EmbeddingCall read_embedding(
   out.request.dimensions = static_cast<int>(
       fields.integer("dimensions", 1, kMaxDimensions).value_or(0));
   out.truncate = fields.boolean("truncate").value_or(false);
+  limit_lengths(out.request.texts, context, out.truncate, "input");
   return out;
 }
 
@@ -179,6 +215,11 @@ RerankCall read_rerank(
           .value_or(static_cast<int64_t>(documents->size())));
   out.return_documents = fields.boolean("return_documents").value_or(false);
   out.truncate = fields.boolean("truncate").value_or(false);
+  limit_length(out.request.query, context, out.truncate, "query");
+  // What is returned is returned as it came.
+  if (!out.return_documents || !out.truncate) {
+    limit_lengths(out.request.documents, context, out.truncate, "documents");
+  }
   out.id = context.make_id("rerank-");
   return out;
 }

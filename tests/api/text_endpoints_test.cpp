@@ -28,6 +28,21 @@ TEST(Tokenize, ThereAndBack) {
       "h\u00e9llo</s>");
 }
 
+TEST(Tokenize, TextsAreLimited) {
+  const Context context = tiny_context();
+  std::vector<std::string> ignored;
+  for (const char* name : {"content", "prompt"}) {
+    const OrderedJson body = {{name, std::string((1 << 20) + 1, 'x')}};
+    try {
+      tokenize(body, context, ignored);
+      FAIL();
+    } catch (const RequestError& error) {
+      EXPECT_EQ(error.status(), 400);
+      EXPECT_EQ(error.param(), name);
+    }
+  }
+}
+
 TEST(Tokenize, SpecialTokensAsAskedFor) {
   const Context context = tiny_context();
   std::vector<std::string> ignored;

@@ -1,3 +1,5 @@
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 #include "mlxx/api/errors.h"
@@ -103,6 +105,35 @@ TEST(Embeddings, NothingIsCutUnasked) {
   }
   call.truncate = true;
   EXPECT_EQ(parse(embedding_body(call, answer))["data"].size(), 2u);
+}
+
+TEST(Embeddings, TextsManyTimesTheContextAreNotReadWhole) {
+  const Context context = tiny_context();
+  OrderedJson body = {{"input", {"a", std::string(8 << 20, 'x')}}};
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    read_embedding(body, context, engine::VectorLimits{});
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param(), "input[1]");
+    EXPECT_EQ(error.code(), "context_length_exceeded");
+  }
+  body["truncate"] = true;
+  const auto texts =
+      read_embedding(body, context, engine::VectorLimits{}).request.texts;
+  EXPECT_EQ(texts.at(0), "a");
+  EXPECT_GT(texts.at(1).size(), 4096u);
+  EXPECT_LT(texts.at(1).size(), size_t{1} << 20);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  OrderedJson pairs = {
+      {"query", "q"},
+      {"documents", OrderedJson::array({"a", body["input"][1]})}};
+  try {
+    read_rerank(pairs, context, engine::VectorLimits{});
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param(), "documents[1]");
+  }
 }
 
 TEST(Rerank, BestFirst) {
