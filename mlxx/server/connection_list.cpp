@@ -9,7 +9,10 @@ ConnectionList::Room ConnectionList::enter(const std::string& peer) {
   bool peer_has_room =
       peer == "unix" || from_peer < limits_.max_connections_per_address;
   bool has_room = peer_has_room && served_ < limits_.max_connections;
-  if (has_room || (peer_has_room && evict_idle())) {
+  auto may_go = [&](const Place& place) {
+    return place.room == Room::free && (peer_has_room || place.peer == peer);
+  };
+  if (has_room || evict_idle(may_go)) {
     ++from_peer;
     ++served_;
     return Room::free;
@@ -17,16 +20,22 @@ ConnectionList::Room ConnectionList::enter(const std::string& peer) {
   if (from_peer == 0) {
     per_peer_.erase(peer);
   }
-  if (reserved_ >= limits_.reserved_connections) {
+  auto is_reserved = [](const Place& place) {
+    return place.room == Room::reserved;
+  };
+  if (reserved_ >= limits_.reserved_connections && !evict_idle(is_reserved)) {
     return Room::full;
   }
   ++reserved_;
   return Room::reserved;
 }
 
-void ConnectionList::add(std::shared_ptr<Connection> connection) {
+void ConnectionList::add(
+    const std::string& peer,
+    Room room,
+    std::shared_ptr<Connection> connection) {
   std::lock_guard lock(mutex_);
-  open_.insert(std::move(connection));
+  open_.emplace(std::move(connection), Place{peer, room});
 }
 
 void ConnectionList::leave(
@@ -47,10 +56,14 @@ void ConnectionList::leave(
   changed_.notify_all();
 }
 
-bool ConnectionList::evict_idle() {
+bool ConnectionList::evict_idle(
+    const std::function<bool(const Place&)>& may_go) {
   std::shared_ptr<Connection> oldest;
   std::optional<Connection::Clock::time_point> since;
-  for (const auto& connection : open_) {
+  for (const auto& [connection, place] : open_) {
+    if (!may_go(place)) {
+      continue;
+    }
     auto idle = connection->idle_since();
     if (idle && (!since || *idle < *since)) {
       since = idle;
@@ -67,14 +80,14 @@ size_t ConnectionList::size() const {
 
 void ConnectionList::close_idle() {
   std::lock_guard lock(mutex_);
-  for (const auto& connection : open_) {
+  for (const auto& [connection, place] : open_) {
     connection->close_if_idle();
   }
 }
 
 void ConnectionList::close_all() {
   std::lock_guard lock(mutex_);
-  for (const auto& connection : open_) {
+  for (const auto& [connection, place] : open_) {
     connection->close();
   }
 }

@@ -193,7 +193,7 @@ void HttpServer::Impl::take(std::unique_ptr<Transport> transport) {
       std::move(transport),
       context,
       room == ConnectionList::Room::reserved);
-  list.add(connection);
+  list.add(peer, room, connection);
   asio::co_spawn(
       executor,
       [connection] { return connection->run(); },

@@ -9,6 +9,15 @@ namespace mlxx::server {
 
 namespace {
 
+// With when to ask again where the answer is not what was hoped for.
+HttpResponse status_response(std::string body, bool is_good) {
+  auto response = json_response(std::move(body), is_good ? 200 : 503);
+  if (!is_good) {
+    response.headers.push_back({"Retry-After", "2"});
+  }
+  return response;
+}
+
 HttpResponse health(const Services& services) {
   auto state = services.engine->state();
   // The bodies of mlx_lm.server, and why.
@@ -20,9 +29,9 @@ HttpResponse health(const Services& services) {
   if (state.restarts > 0) {
     body["engine_restarts"] = state.restarts;
   }
-  return json_response(
+  return status_response(
       body.size() == 1 ? R"({"status": "ok"})" : body.dump(),
-      state.healthy ? 200 : 503);
+      state.healthy);
 }
 
 HttpResponse ready(const Services& services) {
@@ -35,7 +44,7 @@ HttpResponse ready(const Services& services) {
   if (!state.healthy) {
     body["problem"] = state.problem;
   }
-  return json_response(body.dump(), is_ready ? 200 : 503);
+  return status_response(body.dump(), is_ready);
 }
 
 std::string first_model(const Services& services) {

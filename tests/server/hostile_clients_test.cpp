@@ -36,7 +36,8 @@ class HostileClientsTest : public ::testing::Test {
   void expect_alive() {
     auto health = ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_EQ(health.body, "{\"status\": \"ok\"}");
-    EXPECT_EQ(chat("").status, 200);
+    auto answer = chat("");
+    EXPECT_EQ(answer.status, 200) << answer.body;
   }
   bool eventually(const std::function<bool()>& condition) {
     for (int i = 0; i < 500; ++i) {

@@ -408,6 +408,19 @@ TEST_F(HttpServerTest, IdleConnectionsMakeRoom) {
   EXPECT_TRUE(idle.front()->is_closed(milliseconds(3000)));
 }
 
+TEST_F(HttpServerTest, AnAddressWithItsShareMakesRoomForItself) {
+  options_.limits.max_connections_per_address = 3;
+  options_.limits.reserved_connections = 1;
+  start();
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 6; ++i) {
+    silent.push_back(std::make_unique<RawClient>(server_->port()));
+  }
+  RawClient client(server_->port());
+  client.send(get("/a"));
+  EXPECT_EQ(client.read_response().status, 200);
+}
+
 TEST_F(HttpServerTest, StopsWithoutLosingAnAnswer) {
   start();
   int port = server_->port();
