@@ -5,6 +5,7 @@
 
 #include "mlxx/text/tool_formats/json_call.h"
 #include "mlxx/text/tool_formats/markup_scan.h"
+#include "mlxx/text/tool_formats/staged_reader.h"
 
 namespace mlxx::text {
 namespace {
@@ -30,7 +31,7 @@ std::string_view without_number(std::string_view name) {
   return name;
 }
 
-class HeaderCalls : public SectionReader {
+class HeaderCalls : public StagedReader {
  public:
   HeaderCalls(const HeaderShape& shape, std::string_view opening)
       : shape_(shape), opening_(opening) {
@@ -38,63 +39,33 @@ class HeaderCalls : public SectionReader {
     place_ = named ? Place::name : Place::section;
   }
 
-  Reading read(
-      std::string_view text,
-      bool last,
-      size_t& used,
-      CallWriter& calls) override {
-    while (true) {
-      std::string_view rest = text.substr(used);
-      size_t took = 0;
-      Next next = Next::more;
-      switch (place_) {
-        case Place::section:
-          next = read_section(rest, last, took);
-          break;
-        case Place::name:
-          next = read_name(rest, last, took, calls);
-          break;
-        case Place::arguments:
-          next = read_arguments(rest, last, took, calls);
-          break;
-        case Place::json_call: {
-          Reading reading = json_->read(rest, last, took, calls);
-          used += took;
-          return reading;
-        }
-      }
-      used += took;
-      switch (next) {
-        case Next::go_on:
-          break;
-        case Next::more:
-          return Reading::more;
-        case Next::done:
-          return Reading::done;
-        case Next::not_a_call:
-          return Reading::not_a_call;
-      }
-    }
-  }
-
  private:
   enum class Place { section, name, arguments, json_call };
-  enum class Next { go_on, more, done, not_a_call };
+
+  Next read_place(
+      std::string_view text,
+      bool last,
+      size_t& took,
+      CallWriter& calls) override {
+    switch (place_) {
+      case Place::section:
+        return read_section(text, last, took);
+      case Place::name:
+        return read_name(text, last, took, calls);
+      case Place::arguments:
+        return read_arguments(text, last, took, calls);
+      case Place::json_call:
+        return as_next(json_->read(text, last, took, calls));
+    }
+    return Next::more;
+  }
 
   Next stop() const {
     return called_ ? Next::done : Next::not_a_call;
   }
 
-  static size_t spaces(std::string_view text) {
-    size_t count = 0;
-    while (count < text.size() && is_space(text[count])) {
-      ++count;
-    }
-    return count;
-  }
-
   Next read_section(std::string_view text, bool last, size_t& took) {
-    size_t at = spaces(text);
+    size_t at = leading_spaces(text);
     text.remove_prefix(at);
     if (text.empty()) {
       return last && called_ ? Next::done : Next::more;
@@ -118,7 +89,7 @@ class HeaderCalls : public SectionReader {
 
   Next
   read_name(std::string_view text, bool last, size_t& took, CallWriter& calls) {
-    size_t lead = spaces(text);
+    size_t lead = leading_spaces(text);
     if (lead == text.size()) {
       return last && called_ ? Next::done : Next::more;
     }
@@ -141,7 +112,7 @@ class HeaderCalls : public SectionReader {
       return last ? stop() : Next::more;
     }
     std::string_view name = text.substr(lead, end - lead);
-    size_t at = end + spaces(text.substr(end));
+    size_t at = end + leading_spaces(text.substr(end));
     if (at == text.size() && !last) {
       return Next::more;
     }
@@ -186,7 +157,7 @@ class HeaderCalls : public SectionReader {
       CallWriter& calls) {
     while (took < text.size()) {
       std::string_view rest = text.substr(took);
-      size_t blank = scan_.in_string() ? 0 : spaces(rest);
+      size_t blank = scan_.in_string() ? 0 : leading_spaces(rest);
       if (blank == rest.size() && !last) {
         return Next::more;
       }

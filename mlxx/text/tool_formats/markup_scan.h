@@ -22,6 +22,14 @@ inline std::string_view trim(std::string_view text) {
   return text;
 }
 
+inline size_t leading_spaces(std::string_view text) {
+  size_t count = 0;
+  while (count < text.size() && is_space(text[count])) {
+    ++count;
+  }
+  return count;
+}
+
 enum class Match { no, yes, may_become };
 
 // Whether `text` starts with `marker`, or is the start of it and more comes.

@@ -5,6 +5,7 @@
 #include "mlxx/text/tool_formats/declared_tools.h"
 #include "mlxx/text/tool_formats/json_call.h"
 #include "mlxx/text/tool_formats/markup_scan.h"
+#include "mlxx/text/tool_formats/staged_reader.h"
 
 namespace mlxx::text {
 namespace {
@@ -47,7 +48,7 @@ std::string_view without_cdata(std::string_view text) {
   return text;
 }
 
-class TaggedCalls : public SectionReader {
+class TaggedCalls : public StagedReader {
  public:
   TaggedCalls(
       const TagShape& shape,
@@ -56,57 +57,6 @@ class TaggedCalls : public SectionReader {
       : shape_(shape), opening_(opening), tools_(tools) {
     if (shape_.open_call.empty() || opening_ == shape_.open_call) {
       place_ = Place::name;
-    }
-  }
-
-  Reading read(
-      std::string_view text,
-      bool last,
-      size_t& used,
-      CallWriter& calls) override {
-    while (true) {
-      std::string_view rest = text.substr(used);
-      size_t took = 0;
-      Next next = Next::more;
-      switch (place_) {
-        case Place::section:
-          next = read_section(rest, last, took);
-          break;
-        case Place::name:
-          next = read_name(rest, last, took, calls);
-          break;
-        case Place::parameters:
-          next = read_parameters(rest, last, took, calls);
-          break;
-        case Place::parameter:
-          next = read_parameter(rest, took);
-          break;
-        case Place::before_value:
-          next = read_before_value(rest, last, took);
-          break;
-        case Place::value:
-          next = read_value(rest, last, took, calls);
-          break;
-        case Place::json:
-          next = read_json(rest, last, took, calls);
-          break;
-        case Place::json_call: {
-          Reading reading = json_->read(rest, last, took, calls);
-          used += took;
-          return reading;
-        }
-      }
-      used += took;
-      switch (next) {
-        case Next::go_on:
-          break;
-        case Next::more:
-          return Reading::more;
-        case Next::done:
-          return Reading::done;
-        case Next::not_a_call:
-          return Reading::not_a_call;
-      }
     }
   }
 
@@ -121,18 +71,35 @@ class TaggedCalls : public SectionReader {
     json,       // arguments
     json_call,  // name and arguments
   };
-  enum class Next { go_on, more, done, not_a_call };
 
-  static size_t spaces(std::string_view text) {
-    size_t count = 0;
-    while (count < text.size() && is_space(text[count])) {
-      ++count;
+  Next read_place(
+      std::string_view text,
+      bool last,
+      size_t& took,
+      CallWriter& calls) override {
+    switch (place_) {
+      case Place::section:
+        return read_section(text, last, took);
+      case Place::name:
+        return read_name(text, last, took, calls);
+      case Place::parameters:
+        return read_parameters(text, last, took, calls);
+      case Place::parameter:
+        return read_parameter(text, took);
+      case Place::before_value:
+        return read_before_value(text, last, took);
+      case Place::value:
+        return read_value(text, last, took, calls);
+      case Place::json:
+        return read_json(text, last, took, calls);
+      case Place::json_call:
+        return as_next(json_->read(text, last, took, calls));
     }
-    return count;
+    return Next::more;
   }
 
   Next read_section(std::string_view text, bool last, size_t& took) {
-    size_t at = spaces(text);
+    size_t at = leading_spaces(text);
     text.remove_prefix(at);
     if (text.empty()) {
       return last && called_ ? Next::done : Next::more;
@@ -171,7 +138,7 @@ class TaggedCalls : public SectionReader {
 
   Next
   read_name(std::string_view text, bool last, size_t& took, CallWriter& calls) {
-    size_t lead = spaces(text);
+    size_t lead = leading_spaces(text);
     if (lead == text.size()) {
       return Next::more;
     }
@@ -221,7 +188,7 @@ class TaggedCalls : public SectionReader {
       bool last,
       size_t& took,
       CallWriter& calls) {
-    took = spaces(text);
+    took = leading_spaces(text);
     text.remove_prefix(took);
     if (text.empty()) {
       return Next::more;
@@ -281,7 +248,7 @@ class TaggedCalls : public SectionReader {
   }
 
   Next read_before_value(std::string_view text, bool last, size_t& took) {
-    size_t at = spaces(text);
+    size_t at = leading_spaces(text);
     Match match = match_marker(text.substr(at), shape_.open_value, last);
     if (at == text.size() || match == Match::may_become) {
       return Next::more;
