@@ -1,7 +1,6 @@
 #include "mlxx/api/chat_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include <nlohmann/json.hpp>
@@ -12,20 +11,6 @@
 namespace mlxx::api {
 
 namespace {
-
-// As ChatTemplate has them.
-constexpr std::array<std::string_view, 10> kReserved = {
-    "messages",
-    "tools",
-    "documents",
-    "add_generation_prompt",
-    "continue_final_message",
-    "bos_token",
-    "eos_token",
-    "chat_template",
-    "raise_exception",
-    "strftime_now",
-};
 
 text::RenderOptions render_options(
     const PromptWishes& wishes,
@@ -371,8 +356,7 @@ void check_template_variables(
     const OrderedJson& variables,
     const std::string& param) {
   for (const auto& [name, value] : variables.items()) {
-    if (std::find(kReserved.begin(), kReserved.end(), name) !=
-        kReserved.end()) {
+    if (text::is_reserved_variable(name)) {
       throw RequestError(
           400,
           fmt::format("[{}] may not set {}", param, name),

@@ -1,5 +1,6 @@
 #include "mlxx/text/chat_template.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <ctime>
@@ -68,6 +69,10 @@ OrderedJson extra_variables(const RenderOptions& options) {
 }
 
 }  // namespace
+
+bool is_reserved_variable(std::string_view name) {
+  return std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+}
 
 struct ChatTemplate::Impl {
   MlxxTemplate* handle = nullptr;

@@ -25,6 +25,9 @@ struct RenderOptions {
   std::optional<int64_t> unix_time;
 };
 
+// Whether a caller's extra variables may not have that name.
+bool is_reserved_variable(std::string_view name);
+
 // A compiled chat template (Jinja as transformers runs it). Immutable and
 // thread-safe.
 class ChatTemplate {
