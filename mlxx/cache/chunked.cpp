@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mlxx/cache/shared_copies.h"
 #include "mlxx/cache/token_axis.h"
 
 namespace mlxx::cache {
@@ -58,15 +59,7 @@ int ChunkedCache::trim(int n) {
 }
 
 std::unique_ptr<LayerCache> ChunkedCache::shared_copy(int tokens) const {
-  int dropped = offset_ - tokens;
-  if (dropped < 0 || dropped > droppable()) {
-    fail(
-        ErrorKind::internal,
-        "cache",
-        "{} tokens cannot become {}",
-        offset_,
-        tokens);
-  }
+  int dropped = tokens_to_drop(*this, tokens);
   auto copy = std::make_unique<ChunkedCache>(*this);
   copy->trim(dropped);
   return copy;

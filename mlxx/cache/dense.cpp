@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mlxx/cache/shared_copies.h"
 #include "mlxx/cache/token_axis.h"
 #include "mlxx/core/materialize.h"
 
@@ -80,17 +81,9 @@ KVCache::Mask DenseCache::make_mask(int L) const {
 }
 
 std::unique_ptr<LayerCache> DenseCache::shared_copy(int tokens) const {
-  int dropped = offset_ - tokens;
-  if (dropped < 0 || dropped > droppable()) {
-    fail(
-        ErrorKind::internal,
-        "cache",
-        "{} tokens cannot become {}",
-        offset_,
-        tokens);
-  }
+  int dropped = tokens_to_drop(*this, tokens);
   auto copy = std::make_unique<DenseCache>(*this);
-  copy->offset_ = tokens;
+  copy->offset_ -= dropped;
   if (tokens == 0) {
     copy->keys_.reset();
     copy->values_.reset();

@@ -155,15 +155,7 @@ int RotatingCache::trim(int n) {
 }
 
 std::unique_ptr<LayerCache> RotatingCache::shared_copy(int tokens) const {
-  int dropped = offset_ - tokens;
-  if (dropped < 0 || dropped > droppable()) {
-    fail(
-        ErrorKind::internal,
-        "cache",
-        "{} tokens cannot become {}",
-        offset_,
-        tokens);
-  }
+  int dropped = tokens_to_drop(*this, tokens);
   auto copy = std::make_unique<RotatingCache>(*this);
   copy->trim(dropped);
   if (keys_) {

@@ -23,6 +23,19 @@ std::vector<HeldMemory> LayerCache::memory() const {
   return held;
 }
 
+int tokens_to_drop(const LayerCache& layer, int tokens) {
+  int dropped = layer.offset() - tokens;
+  if (dropped < 0 || dropped > layer.droppable()) {
+    fail(
+        ErrorKind::internal,
+        "cache",
+        "{} tokens cannot become {}",
+        layer.offset(),
+        tokens);
+  }
+  return dropped;
+}
+
 CacheList shared_copies(const CacheList& caches, int tokens) {
   CacheList copies;
   for (const auto& layer : caches) {

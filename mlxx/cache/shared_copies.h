@@ -13,6 +13,10 @@ namespace mlxx::cache {
 CacheList shared_copies(const CacheList& caches, int tokens);
 CacheList shared_copies(const CacheList& caches);
 
+// How many of the newest tokens a copy of a layer with the first `tokens` does
+// without. internal if the layer cannot go back to there.
+int tokens_to_drop(const LayerCache& layer, int tokens);
+
 // Tokens that all layers have seen.
 int tokens_in(const CacheList& caches);
 // How many of the newest every layer can drop.
