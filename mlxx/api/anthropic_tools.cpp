@@ -31,28 +31,8 @@ void check_type(const OrderedJson& tool, const std::string& path) {
       "unsupported_value");
 }
 
-void check_callers(const FieldReader& tool) {
-  const OrderedJson* callers = tool.list("allowed_callers", 16);
-  bool direct = !callers;
-  for (size_t i = 0; callers && i < callers->size(); ++i) {
-    direct = direct || (*callers)[i] == "direct";
-  }
-  if (!direct) {
-    tool.refuse(
-        "allowed_callers",
-        "must have \"direct\": the server runs no code",
-        "unsupported_value");
-  }
-  if (tool.boolean("defer_loading").value_or(false)) {
-    tool.refuse(
-        "defer_loading",
-        "must be false: there is no search for tools",
-        "unsupported_value");
-  }
-}
-
 OrderedJson read_tool(const FieldReader& tool, const Limits& limits) {
-  check_callers(tool);
+  check_direct_call(tool, "code");
   std::string name = tool.required_string("name", 1024);
   const OrderedJson* schema = tool.find("input_schema");
   if (!schema) {

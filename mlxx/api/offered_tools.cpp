@@ -66,6 +66,26 @@ OrderedJson function_tool(
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
+void check_direct_call(const FieldReader& tool, std::string_view code) {
+  const OrderedJson* callers = tool.list("allowed_callers", 16);
+  bool direct = !callers;
+  for (size_t i = 0; callers && i < callers->size(); ++i) {
+    direct = direct || (*callers)[i] == "direct";
+  }
+  if (!direct) {
+    tool.refuse(
+        "allowed_callers",
+        fmt::format("must have \"direct\": the server runs no {}", code),
+        "unsupported_value");
+  }
+  if (tool.boolean("defer_loading").value_or(false)) {
+    tool.refuse(
+        "defer_loading",
+        "must be false: there is no search for tools",
+        "unsupported_value");
+  }
+}
+
 ChatTools offer_tools(const FieldReader& fields, OrderedJson listed) {
   ChatTools out;
   std::set<std::string> names;

@@ -23,6 +23,10 @@ OrderedJson function_tool(
     std::string_view parameters_name,
     const Limits& limits);
 
+// 400 unless the model itself may call the tool, at once: `code` is what does
+// not run here and could.
+void check_direct_call(const FieldReader& tool, std::string_view code);
+
 // All may be called; 400 for two of one name.
 ChatTools offer_tools(const FieldReader& fields, OrderedJson listed);
 

@@ -36,24 +36,8 @@ void check_type(const OrderedJson& tool, const std::string& path) {
   }
 }
 
-void check_callers(const FieldReader& tool) {
-  const OrderedJson* callers = tool.list("allowed_callers", 16);
-  bool direct = !callers;
-  for (size_t i = 0; callers && i < callers->size(); ++i) {
-    direct = direct || (*callers)[i] == "direct";
-  }
-  if (!direct) {
-    tool.refuse(
-        "allowed_callers",
-        "must have \"direct\": the server runs no programs",
-        "unsupported_value");
-  }
-  if (tool.boolean("defer_loading").value_or(false)) {
-    tool.refuse(
-        "defer_loading",
-        "must be false: there is no search for tools",
-        "unsupported_value");
-  }
+void check_call(const FieldReader& tool) {
+  check_direct_call(tool, "programs");
   if (tool.boolean("async").value_or(false)) {
     tool.refuse(
         "async",
@@ -147,7 +131,7 @@ ChatTools read_response_tools(
   OrderedJson listed = OrderedJson::array();
   OrderedJson echoed = OrderedJson::array();
   for (const FieldReader& tool : fields.objects("tools", max_tools)) {
-    check_callers(tool);
+    check_call(tool);
     listed.push_back(function_tool(
         tool,
         tool.required_string("name", 1024),
