@@ -115,25 +115,20 @@ Reply unmount(
 }  // namespace
 
 void add_adapter_routes(Router& router, Services& services) {
-  auto add =
-      [&](const char* method, const char* pattern, RouteHandler handler) {
-        Route route;
-        route.method = method;
-        route.pattern = pattern;
-        route.handler = std::move(handler);
-        router.add(std::move(route));
-      };
-  add("GET",
+  router.add(
+      "GET",
       "/v1/adapters",
       [&services](const HttpRequest& request, const PathParts&) {
         return list(services, request);
       });
-  add("POST",
+  router.add(
+      "POST",
       "/v1/adapters",
       [&services](const HttpRequest& request, const PathParts&) {
         return mount(services, request);
       });
-  add("DELETE",
+  router.add(
+      "DELETE",
       "/v1/adapters/{}",
       [&services](const HttpRequest& request, const PathParts& parts) {
         return unmount(services, request, parts[0]);

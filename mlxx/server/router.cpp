@@ -44,6 +44,16 @@ void Router::add(Route route) {
   routes_.push_back(std::move(route));
 }
 
+void Router::add(
+    std::string method,
+    std::string pattern,
+    RouteHandler handler) {
+  add(
+      {.method = std::move(method),
+       .pattern = std::move(pattern),
+       .handler = std::move(handler)});
+}
+
 Router::Match Router::find(std::string_view method, std::string_view path)
     const {
   Match result;

@@ -27,6 +27,7 @@ struct Route {
 class Router {
  public:
   void add(Route route);
+  void add(std::string method, std::string pattern, RouteHandler handler);
 
   struct Match {
     const Route* route = nullptr;  // null: none

@@ -38,15 +38,8 @@ api::ItemPage read_page(const HttpRequest& request) {
 }  // namespace
 
 void add_stored_response_routes(Router& router, Services& services) {
-  auto add =
-      [&](const char* method, const char* pattern, RouteHandler handler) {
-        Route route;
-        route.method = method;
-        route.pattern = pattern;
-        route.handler = std::move(handler);
-        router.add(std::move(route));
-      };
-  add("GET",
+  router.add(
+      "GET",
       "/v1/responses/{}",
       [&services](const HttpRequest& request, const PathParts& parts) -> Reply {
         if (query_value(request.target, "stream") == "true") {
@@ -61,7 +54,8 @@ void add_stored_response_routes(Router& router, Services& services) {
             parts[0],
             std::time(nullptr)));
       });
-  add("DELETE",
+  router.add(
+      "DELETE",
       "/v1/responses/{}",
       [&services](const HttpRequest&, const PathParts& parts) -> Reply {
         return json_response(api::delete_stored_response(
@@ -69,7 +63,8 @@ void add_stored_response_routes(Router& router, Services& services) {
             parts[0],
             std::time(nullptr)));
       });
-  add("GET",
+  router.add(
+      "GET",
       "/v1/responses/{}/input_items",
       [&services](const HttpRequest& request, const PathParts& parts) -> Reply {
         return json_response(api::stored_input_items(

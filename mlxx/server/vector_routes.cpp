@@ -47,14 +47,12 @@ Reply rerank(Services& services, const HttpRequest& request) {
 
 void add_vector_routes(Router& router, Services& services) {
   auto add = [&](const char* pattern, auto answer) {
-    Route route;
-    route.method = "POST";
-    route.pattern = pattern;
-    route.handler = [&services,
-                     answer](const HttpRequest& request, const PathParts&) {
-      return answer(services, request);
-    };
-    router.add(std::move(route));
+    router.add(
+        "POST",
+        pattern,
+        [&services, answer](const HttpRequest& request, const PathParts&) {
+          return answer(services, request);
+        });
   };
   add("/v1/embeddings", embed);
   add("/v1/rerank", rerank);
