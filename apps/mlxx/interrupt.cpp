@@ -2,14 +2,12 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "apps/mlxx/exit_codes.h"
-#include "mlxx/base/error.h"
+#include "apps/mlxx/wake_pipe.h"
 
 namespace mlxx::apps {
 
@@ -43,18 +41,7 @@ void drain(int descriptor) {
 }  // namespace
 
 InterruptScope::InterruptScope() {
-  int wake[2];
-  if (pipe(wake) != 0) {
-    fail(
-        ErrorKind::internal,
-        "interrupt",
-        "no pipe can be made, {}",
-        std::strerror(errno));
-  }
-  for (int end : wake) {
-    fcntl(end, F_SETFD, FD_CLOEXEC);
-    fcntl(end, F_SETFL, O_NONBLOCK);
-  }
+  auto wake = open_wake_pipe("interrupt");
   g_wake_read = wake[0];
   g_wake_write = wake[1];
   g_interrupts = 0;
