@@ -14,3 +14,4 @@
 
 #include <fmt/format.h>
 #include <mlx/mlx.h>
+#include <nlohmann/json.hpp>

@@ -1,0 +1,5 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "mlxx/core/pch.h"
