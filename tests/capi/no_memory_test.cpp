@@ -39,23 +39,27 @@ void* allocate(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-// The libraries that are loaded later take these as well.
+// The libraries that are loaded later take these as well. Not inlined: g++
+// would see free() for what new gave.
 void* operator new(size_t bytes) {
   return allocate(bytes, alignof(std::max_align_t));
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<size_t>(alignment));
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::align_val_t) noexcept {
+[[gnu::noinline]] void operator delete(
+    void* memory,
+    std::align_val_t) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+[[gnu::noinline]] void
+operator delete(void* memory, size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "mlxx/hub/content_hash.h"
@@ -51,7 +52,7 @@ TEST(RepoNameTest, RefusesOtherForms) {
         "o/m:",    "o/m:../x", "o /m", "o/m\n",    "\xc3\xa9/m"}) {
     EXPECT_FALSE(parse_repo_name(text)) << text;
   }
-  EXPECT_FALSE(parse_repo_name(std::string(97, 'a') + "/m"));
+  EXPECT_FALSE(parse_repo_name(fmt::format("{:a>97}/m", "")));
 }
 
 TEST(ContentHashTest, GitHashIsGits) {
