@@ -3,8 +3,8 @@
 namespace mlxx::engine {
 
 // How many tokens of prompts to compute between two decode steps, from how
-// fast this machine turned out to be with this model: about as long as one
-// decode step takes, so that nobody's tokens come at less than half their
+// fast this machine turned out to be with this model: less than one decode
+// step takes, so that nobody's tokens come at less than half their
 // pace because of a long prompt.
 class PrefillPace {
  public:

@@ -10,19 +10,19 @@ namespace {
 
 // Stands for a step that was not timed yet.
 constexpr double kUnknownStepSeconds = 0.02;
-// How long a chunk holds decode steps up, in steps' times: a bit less than one,
-// so that nobody waits twice as long for a token; more for many prompts' sake,
-// but not over so many seconds.
-constexpr double kLeastSteps = 0.8;
+// How long a chunk holds decode steps up, in steps' times. Well under one, since
+// a chunk is a quarter longer at times: nobody waits twice as long for a token.
+// More for many prompts' sake only where steps are so short that it isn't felt.
+constexpr double kLeastSteps = 0.7;
 constexpr double kMostSteps = 2;
-constexpr double kLongestHoldSeconds = 0.05;
+constexpr double kUnfeltSeconds = 0.015;
 constexpr int kMinChunkLimit = 16;
 
 }  // namespace
 
-// Seconds that a chunk may hold up those who decode; 0: nobody does. About a
-// step's time; more if more requests wait for their prompts than decode, so
-// that each has as much of the machine as any other.
+// Seconds that a chunk may hold up those who decode; 0: nobody does. Less than
+// a step's time; more if steps are short and more requests wait for their
+// prompts than decode, so that each has as much of the machine as any other.
 double Scheduler::time_for_prompts() const {
   double longest = 0;
   int decoding = 0;
@@ -40,7 +40,7 @@ double Scheduler::time_for_prompts() const {
         return request->stage == ActiveRequest::Stage::prefilling;
       });
   double ratio = static_cast<double>(prompts) / decoding;
-  double most = std::max(longest, kLongestHoldSeconds);
+  double most = std::max(longest * kLeastSteps, kUnfeltSeconds);
   return std::min(longest * std::clamp(ratio, kLeastSteps, kMostSteps), most);
 }
 
