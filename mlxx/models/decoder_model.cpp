@@ -155,9 +155,7 @@ bool DecoderModel::skips(const std::string& tensor) const {
       (spec_.tied && tensor == spec_.head + ".weight");
 }
 
-mx::array DecoderModel::embed(
-    const mx::array& tokens,
-    const cache::CacheList& cache) const {
+mx::array DecoderModel::multiplied_embedding(const mx::array& tokens) const {
   mx::array h = embed_tokens_(tokens);
   if (spec_.embedding_multiplier != 1) {
     mx::array multiplier =
@@ -168,6 +166,13 @@ mx::array DecoderModel::embed(
         : number(spec_.embedding_multiplier, h.dtype());
     h = mx::multiply(h, multiplier);
   }
+  return h;
+}
+
+mx::array DecoderModel::embed(
+    const mx::array& tokens,
+    const cache::CacheList& cache) const {
+  mx::array h = multiplied_embedding(tokens);
   if (positions_) {
     const auto& kv = cache::cache_as<cache::KVCache>(*cache.front());
     kernels::Position first = kv.position();

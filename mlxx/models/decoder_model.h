@@ -8,6 +8,7 @@
 #include "mlxx/models/fused_decoder.h"
 #include "mlxx/models/fused_layers.h"
 #include "mlxx/models/model.h"
+#include "mlxx/models/training_face.h"
 #include "mlxx/nn/embedding.h"
 
 namespace mlxx::models {
@@ -16,7 +17,7 @@ using DecoderLayers = std::vector<std::unique_ptr<nn::DecoderLayer>>;
 
 // Embedding, layers, last norm and head: what almost every family is, its
 // layers given by the spec or made by the family.
-class DecoderModel : public Model {
+class DecoderModel : public Model, private TrainingFace {
  public:
   // Every layer a TransformerBlock of its LayerSpec.
   explicit DecoderModel(DecoderSpec spec);
@@ -33,12 +34,24 @@ class DecoderModel : public Model {
   using Model::visit;
   void use(const kernels::Selection& selection) override;
   bool skips(const std::string& tensor) const override;
+  const TrainingFace* training_face() const override {
+    return this;
+  }
 
   const DecoderSpec& spec() const {
     return spec_;
   }
 
  private:
+  int layer_count() const override;
+  mx::array embedded(const mx::array& tokens) const override;
+  mx::array layer_output(int index, const mx::array& h) const override;
+  mx::array normed(const mx::array& h) const override;
+  mx::array logits(const mx::array& normed) const override;
+  HeadParts head_parts() const override;
+  bool takes_packed_rows() const override;
+
+  mx::array multiplied_embedding(const mx::array& tokens) const;
   mx::array embed(const mx::array& tokens, const cache::CacheList& cache) const;
   // Before the last norm: [B, L, E].
   mx::array trunk(const mx::array& tokens, cache::CacheList& cache) const;

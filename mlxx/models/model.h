@@ -39,6 +39,8 @@ struct ModelSummary {
   uint64_t weight_bytes = 0;        // resident
 };
 
+class TrainingFace;
+
 // An immutable language model. All calls from the one thread that owns MLX.
 class Model {
  public:
@@ -74,6 +76,12 @@ class Model {
   // Which kernels compute, once the weights are in. Without a call: the plain
   // operations.
   virtual void use(const kernels::Selection& /* selection */) {}
+
+  // The model in the parts that training runs one by one
+  // (models/training_face.h); null: it can only be run as a whole.
+  virtual const TrainingFace* training_face() const {
+    return nullptr;
+  }
 
   // Whether an entry of the checkpoint that is no parameter may be left out,
   // such as precomputed rotary frequencies.

@@ -1,5 +1,7 @@
 #include "mlxx/nn/attention.h"
 
+#include "mlxx/nn/training_rows.h"
+
 namespace mlxx::nn {
 namespace {
 
@@ -97,6 +99,47 @@ mx::array Attention::normed_heads(
   return split_heads(x, heads);
 }
 
+mx::array Attention::attend_texts(
+    mx::array queries,
+    mx::array keys,
+    const mx::array& values,
+    const TrainingRows& rows) const {
+  if (spec_.rope) {
+    auto rotate = [&](const mx::array& x, int first) {
+      return (*spec_.rope)(x, first, selection_);
+    };
+    queries = rows.by_segments(queries, rotate);
+    keys = rows.by_segments(keys, rotate);
+  }
+  mx::Dtype dtype = queries.dtype();
+  if (spec_.query_scale.beta != 0) {
+    queries = rows.by_segments(queries, [&](const mx::array& x, int first) {
+      return mx::multiply(
+          x,
+          query_scales(spec_.query_scale, first, x.shape(2), dtype));
+    });
+  }
+  if (spec_.score_dtype == ScoreDtype::float32) {
+    queries = mx::astype(queries, mx::float32);
+    keys = mx::astype(keys, mx::float32);
+  } else if (
+      spec_.score_dtype == ScoreDtype::float32_for_half &&
+      dtype == mx::float16) {
+    queries = mx::astype(queries, mx::float32);
+  }
+  kernels::TrainingAttention options{
+      .scale = spec_.attention_scale,
+      .window = spec_.window,
+      .softcap = spec_.softcap,
+      .segments = rows.segments};
+  if (sinks_) {
+    options.sinks = sinks_->value();
+  }
+  return mx::astype(
+      kernels::training_attention(queries, keys, values, options, selection_),
+      dtype);
+}
+
 mx::array Attention::heads_output(
     const mx::array& x,
     const kernels::AttentionMask& mask,
@@ -104,6 +147,9 @@ mx::array Attention::heads_output(
   mx::array queries = normed_heads(q_(x), spec_.heads, q_norm_, q_layernorm_);
   mx::array keys = normed_heads(k_(x), spec_.kv_heads, k_norm_, k_layernorm_);
   mx::array values = split_heads(v_(x), spec_.kv_heads);
+  if (const TrainingRows* rows = training_rows()) {
+    return join_heads(attend_texts(queries, keys, values, *rows));
+  }
   kernels::Position first = cache.position();
   if (spec_.rope) {
     queries = (*spec_.rope)(queries, first, selection_);

@@ -7,6 +7,8 @@
 
 namespace mlxx::nn {
 
+struct TrainingRows;
+
 // [B, L, heads * D] -> [B, heads, L, D]
 mx::array split_heads(const mx::array& x, int heads);
 // [B, heads, L, D] -> [B, L, heads * D]
@@ -39,6 +41,12 @@ class Attention {
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
  private:
+  // Heads [B, H, L, D] in the scope of nn/training_rows.h.
+  mx::array attend_texts(
+      mx::array queries,
+      mx::array keys,
+      const mx::array& values,
+      const TrainingRows& rows) const;
   mx::array normed_heads(
       const mx::array& x,
       int heads,

@@ -52,6 +52,9 @@ class TransformerBlock : public DecoderLayer {
   std::optional<LayerSpec> attention_half() const override;
   mx::array add_network(const mx::array& h) const override;
   StateSpec state() const override;
+  bool takes_packed_rows() const override {
+    return true;
+  }
   void visit(const std::string& prefix, const ParameterVisitor& visitor)
       override;
   void use(const kernels::Selection& selection) override;

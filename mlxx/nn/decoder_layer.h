@@ -51,6 +51,11 @@ class DecoderLayer {
     return h;
   }
 
+  // Whether nn/training_rows.h is all that says where a text begins.
+  virtual bool takes_packed_rows() const {
+    return false;
+  }
+
   // Which kernels compute; without a call the plain operations.
   virtual void use(const kernels::Selection& selection) = 0;
 };

@@ -18,6 +18,13 @@ class Linear {
   // weight, and bias if there is one.
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
+  const Parameter& weight() const {
+    return weight_;
+  }
+  const std::optional<Parameter>& bias() const {
+    return bias_;
+  }
+
  private:
   mx::array product(const mx::array& x, bool with_bias) const;
 

@@ -1,0 +1,113 @@
+#include "mlxx/train/text_pass.h"
+
+#include <algorithm>
+
+#include "mlxx/base/error.h"
+#include "mlxx/core/checkpoint.h"
+
+namespace mlxx::train {
+namespace {
+
+// Rows whose logits are there at one time.
+constexpr int kRows = 256;
+
+// logits [n, V], targets [n] -> [n] float32
+mx::array log_probabilities(const mx::array& logits, const mx::array& targets) {
+  mx::array scores = mx::astype(logits, mx::float32);
+  mx::array chosen =
+      mx::take_along_axis(scores, mx::expand_dims(targets, 1), 1);
+  return mx::subtract(mx::squeeze(chosen, 1), mx::logsumexp(scores, 1));
+}
+
+mx::array slice_rows(const mx::array& x, int begin, int end) {
+  mx::Shape from(x.ndim(), 0);
+  mx::Shape to = x.shape();
+  from[0] = begin;
+  to[0] = end;
+  return mx::slice(x, from, to);
+}
+
+}  // namespace
+
+TextPass::TextPass(const models::Model& model, const data::Batch& batch)
+    : model_(model),
+      face_(model.training_face()),
+      targets_(batch),
+      tokens_(batch.tokens.data(), {batch.rows, batch.length}, mx::int32) {
+  auto summary = model.summary();
+  for (int32_t token : batch.tokens) {
+    if (token < 0 || token >= summary.vocab_size) {
+      fail(
+          ErrorKind::invalid_request,
+          "batch",
+          "token {} of a vocabulary of {}",
+          token,
+          summary.vocab_size);
+    }
+  }
+  if (batch.segments.empty()) {
+    return;
+  }
+  if (!face_ || !face_->takes_packed_rows()) {
+    fail(
+        ErrorKind::unsupported,
+        summary.model_type,
+        "its layers cannot keep the samples of a packed row apart");
+  }
+  for (const auto& segment : batch.segments) {
+    rows_.segments.push_back({segment.begin, segment.end, segment.parent});
+  }
+}
+
+int TextPass::layers() const {
+  return face_ ? face_->layer_count() : 0;
+}
+
+mx::array TextPass::embedded() const {
+  nn::TrainingScope scope(&rows_);
+  return face_->embedded(tokens_);
+}
+
+mx::array TextPass::layer(int index, const mx::array& h) const {
+  nn::TrainingScope scope(&rows_);
+  return face_->layer_output(index, h);
+}
+
+mx::array TextPass::scores(const mx::array& h) const {
+  if (targets_.count() == 0) {
+    return targets_.placed(h);
+  }
+  mx::array states = face_->normed(targets_.states(h));
+  std::vector<mx::array> parts;
+  for (int at = 0; at < targets_.count(); at += kRows) {
+    int end = std::min(at + kRows, targets_.count());
+    mx::array tokens = slice_rows(targets_.tokens(), at, end);
+    auto scored = checkpointed([this, tokens](const std::vector<mx::array>& x) {
+      mx::array logits = face_->logits(mx::expand_dims(x[0], 0));
+      return std::vector<mx::array>{
+          log_probabilities(mx::squeeze(logits, 0), tokens)};
+    });
+    parts.push_back(scored({slice_rows(states, at, end)})[0]);
+  }
+  return targets_.placed(
+      parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0));
+}
+
+mx::array TextPass::scores() const {
+  if (face_) {
+    mx::array h = embedded();
+    for (int i = 0; i < layers(); ++i) {
+      h = layer(i, h);
+    }
+    return scores(h);
+  }
+  auto cache = model_.make_cache({.per_layer = true});
+  mx::array logits = model_.forward(tokens_, cache);
+  if (targets_.count() == 0) {
+    return targets_.placed(logits);
+  }
+  return targets_.placed(
+      log_probabilities(targets_.states(logits), targets_.tokens()));
+}
+
+}  // namespace mlxx::train
