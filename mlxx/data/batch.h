@@ -30,7 +30,8 @@ struct Batch {
   // a parent. The first token of a segment with a parent is predicted from the
   // parent's last one.
   std::vector<uint8_t> targets;
-  std::vector<int64_t> samples;   // [rows]: index in the data set
+  // Index in the data set: [rows]; of a packed row each of its samples once.
+  std::vector<int64_t> samples;
   std::vector<Segment> segments;  // of the packed row
   // Preference data: indices of rows, or of segments, which are answers to the
   // same prompt. Their targets are the answers' tokens alone.
