@@ -28,6 +28,14 @@ bool is_due(int64_t every, int64_t before, int64_t after) {
   return every > 0 && before / every != after / every;
 }
 
+std::vector<double> ratios_of(const Trainable& trainable) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < trainable.names().size(); ++i) {
+    ratios.push_back(trainable.learning_rate_ratio(i));
+  }
+  return ratios;
+}
+
 void add_to(std::vector<mx::array>& sums, std::vector<mx::array> added) {
   if (sums.empty()) {
     sums = std::move(added);
@@ -54,7 +62,7 @@ Trainer::Trainer(
           options_.optimizer,
           parts.trainable->names(),
           parts.trainable->values(),
-          options_.rate_ratios) {
+          ratios_of(*parts.trainable)) {
   check_options();
   if (!resume) {
     return;

@@ -26,7 +26,6 @@ struct TrainOptions {
   ObjectiveOptions objective = {};
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};
-  std::vector<double> rate_ratios = {};  // of each parameter; empty: 1
   int64_t iterations = 1000;
   // Batches of one update. Its loss is the mean over all their tokens or
   // pairs, as if they were one batch.
@@ -44,7 +43,6 @@ struct TrainOptions {
   // are more.
   size_t cache_bytes = size_t{2} << 30;
   // What the numbers depend on besides (model, data), for --resume.
-  // `rate_ratios` come from an option that belongs here too.
   std::map<std::string, std::string> identity = {};
 
   // All that the numbers depend on, each as JSON text.
