@@ -53,6 +53,8 @@ LinearChange::LinearChange(
     mx::eval(*gain_);
   }
   if (selection.has_cpu_kernels()) {
+    in_program_ = std::make_shared<const kernels::LowRankChange>(
+        kernels::make_low_rank_change(a_, b_, scale_, gain_));
     auto f32 = [](const mx::array& matrix) {
       return mx::astype(matrix, mx::float32);
     };
@@ -89,7 +91,8 @@ mx::array LinearChange::gained(const mx::array& y) const {
 size_t LinearChange::nbytes() const {
   size_t bytes = packed_a_ ? packed_a_->nbytes() + packed_b_->nbytes()
                            : a_.nbytes() + b_.nbytes();
-  return bytes + (gain_ ? gain_->nbytes() : 0);
+  return bytes + (gain_ ? gain_->nbytes() : 0) +
+      (in_program_ ? in_program_->nbytes() : 0);
 }
 
 }  // namespace mlxx::adapters

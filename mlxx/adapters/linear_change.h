@@ -5,6 +5,7 @@
 
 #include "mlxx/adapters/adapter_file.h"
 #include "mlxx/core/parameters.h"
+#include "mlxx/kernels/decode_step/low_rank_change.h"
 #include "mlxx/kernels/select.h"
 
 namespace mlxx::adapters {
@@ -27,6 +28,10 @@ class LinearChange {
   mx::array delta(const mx::array& x) const;
   // DoRA: of x @ W.T + delta, without a bias yet.
   mx::array gained(const mx::array& y) const;
+  // For a decoder that runs as one program; null where there is none.
+  const std::shared_ptr<const kernels::LowRankChange>& in_program() const {
+    return in_program_;
+  }
   size_t nbytes() const;
 
  private:
@@ -36,6 +41,7 @@ class LinearChange {
   std::shared_ptr<const PackedWeights> packed_b_;
   float scale_;
   std::optional<mx::array> gain_;  // [out] float32
+  std::shared_ptr<const kernels::LowRankChange> in_program_;
 };
 
 // The layer's weight as a dense matrix [out, in].

@@ -9,6 +9,7 @@
 #include "mlxx/adapters/linear_change.h"
 #include "mlxx/adapters/target_layers.h"
 #include "mlxx/base/error.h"
+#include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::adapters {
 
@@ -89,14 +90,7 @@ class AdaptersOfRows : public nn::RowAdapters {
     if (runs_.size() == 1) {
       return changed(runs_[0], weight, bias, x, plain);
     }
-    if (x.shape(0) != static_cast<int>(stacks_.size())) {
-      fail(
-          ErrorKind::internal,
-          "adapters",
-          "of {} rows in a pass of {}",
-          stacks_.size(),
-          x.shape(0));
-    }
+    check_rows(x.shape(0));
     std::optional<mx::array> all[2];
     std::vector<mx::array> parts;
     for (const Run& run : runs_) {
@@ -122,7 +116,29 @@ class AdaptersOfRows : public nn::RowAdapters {
     return mx::concatenate(parts, 0);
   }
 
+  std::vector<std::shared_ptr<const kernels::DecoderChanges>>
+  changes_of_decoder(const kernels::DecoderWeights& weights, int rows)
+      const override {
+    check_rows(rows);
+    std::vector<std::shared_ptr<const kernels::DecoderChanges>> changes;
+    for (const auto& stack : stacks_) {
+      changes.push_back(stack ? stack->changes_of(weights) : nullptr);
+    }
+    return changes;
+  }
+
  private:
+  void check_rows(int rows) const {
+    if (rows != static_cast<int>(stacks_.size())) {
+      fail(
+          ErrorKind::internal,
+          "adapters",
+          "of {} rows in a pass of {}",
+          stacks_.size(),
+          rows);
+    }
+  }
+
   static bool touches(const Run& run, const Parameter& weight) {
     if (!run.stack) {
       return false;
@@ -166,6 +182,13 @@ class AdaptersOfRows : public nn::RowAdapters {
   std::vector<Run> runs_;
 };
 
+// By which a program knows the weight; null: in another form.
+const kernels::PanelMatrix* matrix_of(const Parameter& weight) {
+  auto* panels =
+      dynamic_cast<const kernels::PackedPanels*>(weight.packed().get());
+  return panels ? panels->matrix().get() : nullptr;
+}
+
 void check_name(const std::string& name) {
   bool sound = !name.empty() && name.size() <= kLongestName &&
       std::all_of(name.begin(), name.end(), [](char c) {
@@ -186,6 +209,54 @@ void check_name(const std::string& name) {
 AdapterStack::AdapterStack(
     std::vector<std::shared_ptr<const MountedAdapter>> adapters)
     : adapters_(std::move(adapters)) {}
+
+bool AdapterStack::fits_program() const {
+  return std::ranges::all_of(adapters_, [](const auto& adapter) {
+    return std::ranges::all_of(adapter->changes, [](const auto& entry) {
+      return matrix_of(*entry.first) && entry.second.in_program();
+    });
+  });
+}
+
+std::shared_ptr<const kernels::DecoderChanges> AdapterStack::changes_of(
+    const kernels::DecoderWeights& weights) const {
+  if (changed_ == &weights) {
+    return changes_;
+  }
+  std::unordered_map<
+      const kernels::PanelMatrix*,
+      kernels::DecoderChanges::Shared>
+      by_matrix;
+  size_t all = 0;
+  for (const auto& adapter : adapters_) {
+    for (const auto& [weight, change] : adapter->changes) {
+      by_matrix[matrix_of(*weight)].push_back(change.in_program());
+      ++all;
+    }
+  }
+  size_t placed = 0;
+  auto changes = kernels::changes_of_decoder(
+      weights,
+      [&](const kernels::PanelMatrix& matrix) {
+        auto found = by_matrix.find(&matrix);
+        if (found == by_matrix.end()) {
+          return kernels::DecoderChanges::Shared();
+        }
+        placed += found->second.size();
+        return found->second;
+      });
+  if (placed != all) {
+    fail(
+        ErrorKind::internal,
+        "adapters",
+        "{} of {} changes have a place in a decoder that is one program",
+        placed,
+        all);
+  }
+  changed_ = &weights;
+  changes_ = changes;
+  return changes;
+}
 
 std::string AdapterStack::identity() const {
   std::string text;

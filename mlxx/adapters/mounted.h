@@ -28,8 +28,18 @@ class AdapterStack {
     return adapters_;
   }
 
+  // Whether a decoder that is one program can compute with it, where the model
+  // is one.
+  bool fits_program() const;
+  // Errors: internal if not all of it has a place there.
+  std::shared_ptr<const kernels::DecoderChanges> changes_of(
+      const kernels::DecoderWeights& weights) const;
+
  private:
   std::vector<std::shared_ptr<const MountedAdapter>> adapters_;
+  // What was asked for last, on MLX's thread.
+  mutable const kernels::DecoderWeights* changed_ = nullptr;
+  mutable std::shared_ptr<const kernels::DecoderChanges> changes_;
 };
 
 // What the rows of one pass use: row b has stacks[b], null for none. A pass of

@@ -1,7 +1,6 @@
 #include "mlxx/engine/model_runner.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "mlxx/base/log.h"
 #include "mlxx/cache/shared_copies.h"
@@ -14,6 +13,7 @@
 #include "mlxx/generate/logits_processors.h"
 #include "mlxx/generate/prefill.h"
 #include "mlxx/generate/token_choices.h"
+#include "mlxx/models/fused_decoder.h"
 
 namespace mlxx::engine {
 namespace {
@@ -132,32 +132,41 @@ std::string ModelRunner::space_of(const adapters::AdapterStack* adapters) {
 
 cache::CacheList ModelRunner::make_cache(
     const adapters::AdapterStack* adapters) const {
-  models::CacheOptions options;
-  options.per_layer = adapters != nullptr;
-  return model_->make_cache(options);
+  cache::CacheList caches = model_->make_cache({});
+  if (adapters &&
+      !(models::FusedDecoder::made(caches) && adapters->fits_program())) {
+    models::CacheOptions options;
+    options.per_layer = true;
+    return model_->make_cache(options);
+  }
+  return caches;
 }
 
-// [B, V]: rows without adapters in one pass, those with some in another one.
+// [B, V]: all rows in one pass, but for those with adapters that run layer by
+// layer: these in another one.
 mx::array ModelRunner::logits_of(
     const mx::array& fed,
     std::span<const std::shared_ptr<RowState>> rows) const {
-  std::vector<int> order(rows.size());
-  std::iota(order.begin(), order.end(), 0);
-  // Equal adapters next to each other, none first.
-  std::ranges::stable_sort(order, {}, [&](int row) {
+  std::vector<int> together;
+  std::vector<int> apart;
+  for (int row = 0; row < static_cast<int>(rows.size()); ++row) {
     const RowState& state = *rows[static_cast<size_t>(row)];
-    return state.adapters ? state.space : std::string();
-  });
-  auto first_with = std::ranges::find_if(order, [&](int row) {
-    return rows[static_cast<size_t>(row)]->adapters != nullptr;
+    bool joins = !state.adapters || models::FusedDecoder::made(state.caches);
+    (joins ? together : apart).push_back(row);
+  }
+  // Equal adapters next to each other.
+  std::ranges::stable_sort(apart, {}, [&](int row) {
+    return rows[static_cast<size_t>(row)]->space;
   });
   auto pass = [&](std::span<const int> chosen) {
     std::vector<cache::CacheList*> caches;
     std::vector<std::shared_ptr<const adapters::AdapterStack>> stacks;
+    bool any = false;
     for (int row : chosen) {
       RowState& state = *rows[static_cast<size_t>(row)];
       caches.push_back(&state.caches);
       stacks.push_back(state.adapters);
+      any |= state.adapters != nullptr;
     }
     bool all = chosen.size() == rows.size() && std::ranges::is_sorted(chosen);
     mx::array tokens = all ? fed
@@ -167,30 +176,27 @@ mx::array ModelRunner::logits_of(
                                      chosen.begin(),
                                      {static_cast<int>(chosen.size())},
                                      mx::int32));
-    if (!stacks.front()) {
-      return model_->forward_rows(tokens, caches);
-    }
     auto adapters = adapters::adapters_of_rows(std::move(stacks));
-    nn::AdapterScope scope(adapters.get());
+    nn::AdapterScope scope(any ? adapters.get() : nullptr);
     return model_->forward_rows(tokens, caches);
   };
+  if (apart.empty()) {
+    return pass(together);
+  }
   std::vector<mx::array> parts;
-  if (first_with != order.begin()) {
-    parts.push_back(pass({order.begin(), first_with}));
+  if (!together.empty()) {
+    parts.push_back(pass(together));
   }
-  if (first_with != order.end()) {
-    parts.push_back(pass({first_with, order.end()}));
+  parts.push_back(pass(apart));
+  std::vector<int> back(rows.size());
+  int place = 0;
+  for (const auto* passed : {&together, &apart}) {
+    for (int row : *passed) {
+      back[static_cast<size_t>(row)] = place++;
+    }
   }
-  if (parts.size() == 1 && std::ranges::is_sorted(order)) {
-    return parts[0];
-  }
-  std::vector<int> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    back[static_cast<size_t>(order[i])] = static_cast<int>(i);
-  }
-  mx::array logits = parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0);
   return mx::take(
-      logits,
+      mx::concatenate(std::move(parts), 0),
       mx::array(back.begin(), {static_cast<int>(back.size())}, mx::int32),
       0);
 }
@@ -411,9 +417,12 @@ std::vector<AnswerToken> ModelRunner::prompt_logprobs(
   return with_mlx_errors("prompt logprobs", [&] {
     auto adapters = adapters::adapters_of_rows({stack});
     nn::AdapterScope scope(stack ? adapters.get() : nullptr);
-    models::CacheOptions options;
-    options.per_layer = stack != nullptr;
-    return engine::prompt_logprobs(*model_, prompt, top, kernels_, options);
+    return engine::prompt_logprobs(
+        *model_,
+        make_cache(stack.get()),
+        prompt,
+        top,
+        kernels_);
   });
 }
 

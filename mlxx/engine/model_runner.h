@@ -30,7 +30,8 @@ struct RowState;
 
 // Rows of one loaded model, each with caches of its own; a step computes all of
 // its rows in one pass. A row's tokens and log-probabilities do not depend on
-// what else runs, to the last bit with our CPU kernels. Rows with adapters run
+// what else runs, to the last bit with our CPU kernels. Rows with adapters
+// are part of that pass where the model runs as one program; else they run
 // layer by layer, all of them in one more pass.
 class ModelRunner : public Runner {
  public:

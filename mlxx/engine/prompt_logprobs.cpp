@@ -46,15 +46,14 @@ void add_tokens(
 
 std::vector<AnswerToken> prompt_logprobs(
     const models::Model& model,
+    cache::CacheList caches,
     std::span<const int32_t> prompt,
     int top,
-    const kernels::Selection& selection,
-    const models::CacheOptions& options) {
+    const kernels::Selection& selection) {
   int vocabulary = model.summary().vocab_size;
   top = std::clamp(top, 0, vocabulary);
   std::vector<AnswerToken> answer{
       {prompt.front(), std::numeric_limits<float>::quiet_NaN(), {}}};
-  auto caches = model.make_cache(options);
   auto total = static_cast<int>(prompt.size());
   for (int done = 0; done < total - 1;) {
     int count = std::min(kChunk, total - 1 - done);

@@ -13,9 +13,9 @@ namespace mlxx::engine {
 // others. Waits; memory for the logits of a few dozen tokens at a time.
 std::vector<AnswerToken> prompt_logprobs(
     const models::Model& model,
+    cache::CacheList caches,  // new ones
     std::span<const int32_t> prompt,
     int top,
-    const kernels::Selection& selection,
-    const models::CacheOptions& options = {});
+    const kernels::Selection& selection);
 
 }  // namespace mlxx::engine

@@ -27,6 +27,21 @@ struct LayerKernels {
   ActivationKernel relu_squared;
   // y = cap * tanh(x / cap). y may be x.
   void (*softcap)(const float* x, float cap, int64_t n, float* y);
+  // z[r] = a[r] x for `rows` rows of `a` [rows, n].
+  void (*dot_rows)(
+      const float* a,
+      int64_t rows,
+      const float* x,
+      int64_t n,
+      float* z);
+  // y += sum over r of z[r] * b[r], rows of `b` [rows, n]; n is a multiple of
+  // 16.
+  void (*add_rows)(
+      const float* z,
+      int64_t rows,
+      const float* b,
+      int64_t n,
+      float* y);
 };
 
 extern const LayerKernels kLayerKernelsPortable;

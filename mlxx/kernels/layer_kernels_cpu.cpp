@@ -133,10 +133,75 @@ void softcap(const float* x, float cap, int64_t n, float* y) {
   store_some(y + i, softcap_lanes(load_some(x + i, n - i), scale), n - i);
 }
 
+float dot(const float* a, const float* x, int64_t n) {
+  Floats sums[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    sums[0] = multiply_add(load(a + i), load(x + i), sums[0]);
+    sums[1] = multiply_add(load(a + i + kWidth), load(x + i + kWidth), sums[1]);
+  }
+  for (; i < n; i += kWidth) {
+    int64_t count = n - i < kWidth ? n - i : kWidth;
+    sums[0] =
+        multiply_add(load_some(a + i, count), load_some(x + i, count), sums[0]);
+  }
+  return sum_lanes(sums[0] + sums[1]);
+}
+
+// Four rows share what is loaded of x; each is summed as in dot().
+void dot_rows(
+    const float* a,
+    int64_t rows,
+    const float* x,
+    int64_t n,
+    float* z) {
+  int64_t r = 0;
+  for (; n % (2 * kWidth) == 0 && r + 4 <= rows; r += 4) {
+    Floats sums[4][2] = {};
+    for (int64_t i = 0; i < n; i += 2 * kWidth) {
+      Floats first = load(x + i);
+      Floats second = load(x + i + kWidth);
+      for (int k = 0; k < 4; ++k) {
+        const float* row = a + (r + k) * n + i;
+        sums[k][0] = multiply_add(load(row), first, sums[k][0]);
+        sums[k][1] = multiply_add(load(row + kWidth), second, sums[k][1]);
+      }
+    }
+    for (int k = 0; k < 4; ++k) {
+      z[r + k] = sum_lanes(sums[k][0] + sums[k][1]);
+    }
+  }
+  for (; r < rows; ++r) {
+    z[r] = dot(a + r * n, x, n);
+  }
+}
+
+void add_rows(
+    const float* z,
+    int64_t rows,
+    const float* b,
+    int64_t n,
+    float* y) {
+  for (int64_t i = 0; i < n; i += kWidth) {
+    Floats sum = load(y + i);
+    for (int64_t r = 0; r < rows; ++r) {
+      sum = multiply_add(broadcast(z[r]), load(b + r * n + i), sum);
+    }
+    store(y + i, sum);
+  }
+}
+
 }  // namespace
 
 extern const LayerKernels MLXX_LAYER_KERNELS;
-const LayerKernels MLXX_LAYER_KERNELS =
-    {layer_norm, silu, gelu, gelu_tanh, relu_squared, softcap};
+const LayerKernels MLXX_LAYER_KERNELS = {
+    layer_norm,
+    silu,
+    gelu,
+    gelu_tanh,
+    relu_squared,
+    softcap,
+    dot_rows,
+    add_rows};
 
 }  // namespace mlxx::kernels

@@ -2,6 +2,7 @@
 
 #include "mlxx/cache/decoder_cache.h"
 #include "mlxx/models/module_weights.h"
+#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::models {
 
@@ -111,8 +112,16 @@ mx::array FusedDecoder::operator()(
     cache::CacheList& cache,
     kernels::LogitRows rows) const {
   auto& state = static_cast<cache::DecoderCache&>(*cache.front());
-  auto [logits, done] =
-      step_(tokens, state.sequences(tokens.shape(0)), state.newest(), rows);
+  std::vector<std::shared_ptr<const kernels::DecoderChanges>> changes;
+  if (const nn::RowAdapters* adapters = nn::active_adapters()) {
+    changes = adapters->changes_of_decoder(step_.weights(), tokens.shape(0));
+  }
+  auto [logits, done] = step_(
+      tokens,
+      state.sequences(tokens.shape(0)),
+      state.newest(),
+      rows,
+      changes);
   state.set_newest(done);
   return logits;
 }

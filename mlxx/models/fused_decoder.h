@@ -12,7 +12,8 @@
 namespace mlxx::models {
 
 // Embedding, blocks, last norm and head as one kernel, where there is one that
-// computes them: on the CPU, with packed weights. Not differentiable.
+// computes them: on the CPU, with packed weights. Not differentiable. Adapters
+// of an AdapterScope are asked for their changes of it as a whole.
 class FusedDecoder {
  public:
   // The modules of a decoder. `positions` may be null; `head` null: the

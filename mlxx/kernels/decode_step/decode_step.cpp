@@ -15,10 +15,12 @@ class CpuDecodeStep : public mx::Primitive {
   CpuDecodeStep(
       std::shared_ptr<DecoderProgram> program,
       std::vector<SequenceKv::Step> steps,
+      std::vector<std::shared_ptr<const DecoderChanges>> changes,
       LogitRows rows)
       : Primitive(mx::default_stream(mx::Device::cpu)),
         program_(std::move(program)),
         steps_(std::move(steps)),
+        changes_(std::move(changes)),
         rows_(rows) {}
 
   void eval_cpu(
@@ -34,7 +36,8 @@ class CpuDecodeStep : public mx::Primitive {
           {inputs[0].data<int32_t>() + i * count,
            nullptr,
            count,
-           std::move(steps_[i])});
+           std::move(steps_[i]),
+           changes_.empty() ? nullptr : changes_[i]});
     }
     mx::cpu::get_command_encoder(stream()).dispatch(
         [program = program_,
@@ -57,6 +60,7 @@ class CpuDecodeStep : public mx::Primitive {
  private:
   std::shared_ptr<DecoderProgram> program_;
   std::vector<SequenceKv::Step> steps_;  // given away when it runs
+  std::vector<std::shared_ptr<const DecoderChanges>> changes_;  // or none
   LogitRows rows_;
 };
 
@@ -73,7 +77,8 @@ DecodeStep::Result DecodeStep::operator()(
     const mx::array& tokens,
     std::span<SequenceKv* const> sequences,
     std::span<const mx::array> previous,
-    LogitRows rows) const {
+    LogitRows rows,
+    std::span<const std::shared_ptr<const DecoderChanges>> changes) const {
   if (tokens.ndim() != 2 || tokens.size() == 0 ||
       static_cast<size_t>(tokens.shape(0)) != sequences.size()) {
     fail(
@@ -81,6 +86,14 @@ DecodeStep::Result DecodeStep::operator()(
         "decode step",
         "tokens of shape ({}) for {} sequences",
         fmt::join(tokens.shape().begin(), tokens.shape().end(), ", "),
+        sequences.size());
+  }
+  if (!changes.empty() && changes.size() != sequences.size()) {
+    fail(
+        ErrorKind::internal,
+        "decode step",
+        "changes of {} sequences for {}",
+        changes.size(),
         sequences.size());
   }
   int length = tokens.shape(1);
@@ -109,7 +122,11 @@ DecodeStep::Result DecodeStep::operator()(
   auto outputs = mx::array::make_arrays(
       {shape, {1}},
       {mx::float32, mx::float32},
-      std::make_shared<CpuDecodeStep>(program_, std::move(steps), rows),
+      std::make_shared<CpuDecodeStep>(
+          program_,
+          std::move(steps),
+          std::vector(changes.begin(), changes.end()),
+          rows),
       std::move(inputs));
   return {outputs[0], outputs[1]};
 }

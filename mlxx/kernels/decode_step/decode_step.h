@@ -15,6 +15,9 @@ class DecodeStep {
   const KvShape& kv_shape() const {
     return shape_;
   }
+  const DecoderWeights& weights() const {
+    return *weights_;
+  }
 
   struct Result {
     // float32: [B, V] of the last token, or [B, L, V].
@@ -26,12 +29,15 @@ class DecodeStep {
   // tokens [B, L] of any integer dtype; row b continues sequences[b].
   // `previous`: what the newest steps of these sequences gave. Lengths of the
   // sequences grow at once, their contents when the step is evaluated.
+  // `changes`: one for each sequence, null for one without adapters; or none.
   // Errors: invalid_request past the last position that the decoder has.
   Result operator()(
       const mx::array& tokens,
       std::span<SequenceKv* const> sequences,
       std::span<const mx::array> previous,
-      LogitRows rows) const;
+      LogitRows rows,
+      std::span<const std::shared_ptr<const DecoderChanges>> changes = {})
+      const;
 
  private:
   std::shared_ptr<const DecoderWeights> weights_;

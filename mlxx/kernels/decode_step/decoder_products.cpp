@@ -6,47 +6,55 @@
 
 namespace mlxx::kernels {
 
-void DecoderProgram::prepare(
-    Part part,
-    int index,
-    int64_t row,
-    PreparedRows& into,
-    Scratch& scratch) {
+const float*
+DecoderProgram::input_row(Part part, int index, int64_t row, Scratch& scratch) {
   auto normed_row = [&](int64_t from, const NormWeights& norm) {
     const float* x = x_.data() + from * weights_->hidden_size;
     return normed(norm, x, scratch.row.data());
   };
   switch (part) {
     case Part::attention:
-      into.prepare(row, normed_row(row, layer(index).before_attention));
-      break;
+      return normed_row(row, layer(index).before_attention);
     case Part::output:
-      into.prepare(
-          row,
-          tiles_ > 0 ? attention_rows_.data() + row * query_size()
-                     : join_splits(index, row, scratch));
-      break;
+      return tiles_ > 0 ? attention_rows_.data() + row * query_size()
+                        : join_splits(index, row, scratch);
     case Part::mlp:
-      into.prepare(row, normed_row(row, layer(index).before_mlp));
-      break;
+      return normed_row(row, layer(index).before_mlp);
     case Part::down:
-      into.prepare(row, inner_.data() + row * inner_size(index));
-      break;
+      return inner_.data() + row * inner_size(index);
     case Part::head:
-      into.prepare(row, normed_row(out_rows_[row].first, weights_->final_norm));
       break;
+  }
+  return normed_row(out_rows_[row].first, weights_->final_norm);
+}
+
+void DecoderProgram::prepare(
+    Part part,
+    int index,
+    int64_t row,
+    PreparedRows& into,
+    std::vector<float>& reduced,
+    Scratch& scratch) {
+  const float* x = input_row(part, index, row, scratch);
+  into.prepare(row, x);
+  if (reduced_size_ > 0) {
+    reduce(part, index, row, x, reduced);
   }
 }
 
 const float* DecoderProgram::product(
     const PanelLinear& linear,
+    int matrix,
     int64_t panel,
-    const PreparedRows& rows,
+    const Read& read,
     Scratch& scratch,
     std::vector<float>& tile) {
-  ActivationRows activations = rows.view(linear.matrix->layout());
+  ActivationRows activations = read.rows.view(linear.matrix->layout());
   linear.matrix
       ->multiply_panel(panel, activations, scratch.panels, tile.data());
+  if (reduced_size_ > 0) {
+    change_tile(read, matrix, panel, activations.rows, tile.data());
+  }
   if (!linear.bias.empty()) {
     int64_t first = panel * kLanes;
     int64_t count = std::min<int64_t>(kLanes, linear.matrix->out() - first);
@@ -104,19 +112,22 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
   auto [action, part, index] = steps_[step];
   int64_t n = row_count(part);
   const PreparedRows* rows = &prepared_[static_cast<int>(part)];
+  const float* reduced = reduced_.data();
   if (n <= kRowsPreparedByAll) {
     PreparedRows& own = scratch.prepared[static_cast<int>(part)];
     rows = &own;
+    reduced = scratch.reduced.data();
     if (scratch.prepared_for != step) {
       scratch.prepared_for = step;
       own.start(n, input_size(part, index), needs_[static_cast<int>(part)]);
       for (int64_t row = 0; row < n; ++row) {
-        prepare(part, index, row, own, scratch);
+        prepare(part, index, row, own, scratch.reduced, scratch);
       }
     }
   }
-  auto multiplied = [&](const PanelLinear& linear, int64_t panel) {
-    return product(linear, panel, *rows, scratch, scratch.tile);
+  Read read{part, index, *rows, reduced};
+  auto multiplied = [&](const PanelLinear& linear, int matrix, int64_t panel) {
+    return product(linear, matrix, panel, read, scratch, scratch.tile);
   };
   int64_t hidden = weights_->hidden_size;
   switch (part) {
@@ -131,7 +142,7 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
       }
       int64_t size = linears[which]->matrix->out();
       store_tile(
-          multiplied(*linears[which], item),
+          multiplied(*linears[which], which, item),
           n,
           item,
           {targets[which], size, size});
@@ -140,7 +151,8 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
     case Part::output:
     case Part::down: {
       const auto& w = layer(index);
-      const float* tile = multiplied(part == Part::output ? w.o : w.down, item);
+      const float* tile =
+          multiplied(part == Part::output ? w.o : w.down, 0, item);
       if (part == Part::output ? w.after_attention : w.after_mlp) {
         store_tile(tile, n, item, {branch_.data(), hidden, hidden});
       } else {
@@ -154,30 +166,29 @@ void DecoderProgram::multiply(int step, int64_t item, Scratch& scratch) {
       break;
     }
     case Part::mlp:
-      multiply_inner(index, *rows, item, scratch);
+      multiply_inner(read, item, scratch);
       break;
     case Part::head:
-      multiply_head(*rows, item, scratch);
+      multiply_head(read, item, scratch);
       break;
   }
 }
 
 void DecoderProgram::multiply_inner(
-    int index,
-    const PreparedRows& rows,
+    const Read& read,
     int64_t item,
     Scratch& scratch) {
-  const auto& w = layer(index);
+  const auto& w = layer(read.layer);
   int64_t n = row_count(Part::mlp);
   ActivationKernel kernel = activation_kernel(layer_kernels_, w.activation);
-  const float* up = product(w.up, item, rows, scratch, scratch.second_tile);
+  const float* up = product(w.up, 1, item, read, scratch, scratch.second_tile);
   const float* activated = up;
   const float* factor = nullptr;
   if (w.gate.matrix) {
-    activated = product(w.gate, item, rows, scratch, scratch.tile);
+    activated = product(w.gate, 0, item, read, scratch, scratch.tile);
     factor = up;
   }
-  int64_t size = inner_size(index);
+  int64_t size = inner_size(read.layer);
   int64_t first = item * kLanes;
   int64_t count = std::min<int64_t>(kLanes, size - first);
   for (int64_t row = 0; row < n; ++row) {
@@ -190,11 +201,11 @@ void DecoderProgram::multiply_inner(
 }
 
 void DecoderProgram::multiply_head(
-    const PreparedRows& rows,
+    const Read& read,
     int64_t item,
     Scratch& scratch) {
   int64_t n = row_count(Part::head);
-  product(weights_->head, item, rows, scratch, scratch.tile);
+  product(weights_->head, 0, item, read, scratch, scratch.tile);
   float* tile = scratch.tile.data();
   float multiplier = weights_->logits_multiplier;
   if (multiplier != 1) {

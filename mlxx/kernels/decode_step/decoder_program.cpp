@@ -47,7 +47,7 @@ DecoderProgram::DecoderProgram(
     prepared_.emplace_back(kernels_of(static_cast<Part>(part)));
   }
   for (int thread = 0; thread < job_.threads(); ++thread) {
-    scratch_.push_back({prepared_, -1, {}, {}, {}, {}, {}});
+    scratch_.push_back({prepared_, {}, -1, {}, {}, {}, {}, {}});
   }
   find_needs();
   angle_starts_.push_back(0);
@@ -170,6 +170,7 @@ void DecoderProgram::want_rows(int first, int count) {
 void DecoderProgram::run_pass(int first, int count) {
   place_rows(first, count);
   want_rows(first, count);
+  find_ranks();
   places_itself_ = count == 1;
   tiles_ = 0;
   if (count >= kTokensInTiles) {
@@ -310,7 +311,13 @@ void DecoderProgram::do_items(
         begin_row(item);
         break;
       case Action::prepare:
-        prepare(part, layer, item, prepared_[static_cast<int>(part)], scratch);
+        prepare(
+            part,
+            layer,
+            item,
+            prepared_[static_cast<int>(part)],
+            reduced_,
+            scratch);
         break;
       case Action::multiply:
         multiply(step, item, scratch);

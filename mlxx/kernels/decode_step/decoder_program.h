@@ -3,7 +3,7 @@
 #include <span>
 
 #include "mlxx/base/phased_job.h"
-#include "mlxx/kernels/decode_step/decoder_weights.h"
+#include "mlxx/kernels/decode_step/low_rank_change.h"
 #include "mlxx/kernels/decode_step/sequence_kv.h"
 #include "mlxx/kernels/layer_kernels.h"
 #include "mlxx/kernels/row_kernels.h"
@@ -16,6 +16,8 @@ struct DecoderInput {
   const float* hidden;    // of one layer: [count, E]
   int count;
   SequenceKv::Step kv;  // holds room for them
+  // Of its adapters; null: none.
+  std::shared_ptr<const DecoderChanges> changes = nullptr;
 };
 
 // Which rows get logits.
@@ -23,7 +25,7 @@ enum class LogitRows { last_of_each, all };
 
 // Runs a decoder on the CPU: all threads go through its layers together. Rows
 // are computed in passes of bounded size; a row's bits do not depend on what
-// else is computed. One thread at a time.
+// else is computed, nor on whose rows have adapters. One thread at a time.
 class DecoderProgram {
  public:
   DecoderProgram(
@@ -63,6 +65,7 @@ class DecoderProgram {
   // Of one thread.
   struct Scratch {
     std::vector<PreparedRows> prepared;  // per part
+    std::vector<float> reduced;          // as reduced_ of one part
     int prepared_for;                    // the step
     std::vector<float> row;
     PanelScratch panels;
@@ -147,25 +150,54 @@ class DecoderProgram {
       int32_t& end) const;
   KvSplit split_of(int input, int layer, int64_t head, int64_t split) const;
   const float* join_splits(int layer, int64_t row, Scratch& scratch);
+  // What the products of a part read.
+  struct Read {
+    Part part;
+    int layer;
+    const PreparedRows& rows;
+    const float* reduced;
+  };
+  // As it is before it is prepared.
+  const float* input_row(Part part, int layer, int64_t row, Scratch& scratch);
   void prepare(
       Part part,
       int layer,
       int64_t row,
       PreparedRows& into,
+      std::vector<float>& reduced,
       Scratch& scratch);
   void multiply(int step, int64_t item, Scratch& scratch);
-  void multiply_head(const PreparedRows& rows, int64_t item, Scratch& scratch);
-  void multiply_inner(
+  void multiply_head(const Read& read, int64_t item, Scratch& scratch);
+  void multiply_inner(const Read& read, int64_t item, Scratch& scratch);
+
+  void find_ranks();
+  // The changes of the sequence that this row of a part is of; null: none.
+  const DecoderChanges* changes_of(Part part, int64_t row) const;
+  // The changed matrices that a part's rows are multiplied with.
+  static std::span<const DecoderChanges::OfMatrix>
+  changed_by(const DecoderChanges& changes, Part part, int layer);
+  // a x of all changes.
+  void reduce(
+      Part part,
       int layer,
-      const PreparedRows& rows,
-      int64_t item,
-      Scratch& scratch);
+      int64_t row,
+      const float* x,
+      std::vector<float>& reduced);
+  // Changes what product() has made, before the bias.
+  void change_tile(
+      const Read& read,
+      int matrix,
+      int64_t panel,
+      int64_t rows,
+      float* tile) const;
   // Adds what a part made, normed, to the row.
   void join(Part part, int layer, int64_t row, Scratch& scratch);
+  // `matrix`: which one of those of changed_by().
   const float* product(
       const PanelLinear& linear,
+      int matrix,
       int64_t panel,
-      const PreparedRows& rows,
+      const Read& read,
       Scratch& scratch,
       std::vector<float>& tile);
 
@@ -180,6 +212,8 @@ class DecoderProgram {
   std::vector<int64_t> angle_starts_;  // per table, and their end
   PreparedRows::Needs needs_[kParts];
   std::vector<PreparedRows> prepared_;  // per part
+  // Of the part that is computed: [rows, reduced_size_], a x of its changes.
+  std::vector<float> reduced_;
   std::vector<Step> steps_;
   std::vector<PhasedJob::Phase> phases_;
 
@@ -194,6 +228,7 @@ class DecoderProgram {
   std::vector<std::pair<int, float*>> out_rows_;
   int64_t tiles_ = 0;   // of rows per input; 0: every row by itself, in splits
   int64_t splits_ = 0;  // of the longest row
+  int reduced_size_ = 0;  // 0: no row has changes
   // One row per sequence: attention rotates queries and keys as it needs them,
   // which saves a phase.
   bool places_itself_ = false;
