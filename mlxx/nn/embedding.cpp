@@ -1,6 +1,7 @@
 #include "mlxx/nn/embedding.h"
 
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::nn {
 
@@ -8,13 +9,31 @@ Embedding::Embedding(int count, int size)
     : weight_({count, size}, Parameter::Kind::matrix) {}
 
 mx::array Embedding::operator()(const mx::array& ids) const {
+  if (const RowAdapters* adapters = active_adapters()) {
+    if (auto rows = adapters->rows(weight_, ids, [&] { return take(ids); })) {
+      return *rows;
+    }
+  }
+  return take(ids);
+}
+
+mx::array Embedding::as_linear(const mx::array& x) const {
+  if (const RowAdapters* adapters = active_adapters()) {
+    if (auto y = adapters->head(weight_, x, [&] { return product(x); })) {
+      return *y;
+    }
+  }
+  return product(x);
+}
+
+mx::array Embedding::take(const mx::array& ids) const {
   if (weight_.packed() || weight_.quantization()) {
     return kernels::dequantize_rows(weight_, ids);
   }
   return mx::take(weight_.value(), ids, 0);
 }
 
-mx::array Embedding::as_linear(const mx::array& x) const {
+mx::array Embedding::product(const mx::array& x) const {
   if (weight_.packed() || weight_.quantization()) {
     return kernels::quantized_matmul(x, weight_);
   }

@@ -3,6 +3,7 @@
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
 #include "mlxx/kernels/expert_mlp/expert_mlp.h"
 #include "mlxx/kernels/swiglu/swiglu.h"
+#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::nn {
 namespace {
@@ -81,6 +82,21 @@ SwitchLinear::SwitchLinear(
 }
 
 mx::array SwitchLinear::operator()(
+    const mx::array& x,
+    const mx::array& indices,
+    bool sorted) const {
+  auto plain = [&] { return product(x, indices, sorted); };
+  const RowAdapters* adapters = active_adapters();
+  if (adapters && adapters->changes(weight_)) {
+    auto y = adapters->expert_product(weight_, x, indices, sorted, plain);
+    if (y) {
+      return *y;
+    }
+  }
+  return plain();
+}
+
+mx::array SwitchLinear::product(
     const mx::array& x,
     const mx::array& indices,
     bool sorted) const {
@@ -168,7 +184,9 @@ mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
   mx::array chosen = mx::stop_gradient(experts);
   bool groups = (!gate_proj_ || gate_proj_->groups_rows()) &&
       up_proj_.groups_rows() && down_proj_.groups_rows();
-  if (groups || static_cast<int64_t>(chosen.size()) < kSortedRows) {
+  const RowAdapters* adapters = changing_adapters();
+  if (groups || (adapters && adapters->rows_apart()) ||
+      static_cast<int64_t>(chosen.size()) < kSortedRows) {
     return mx::squeeze(products(rows, chosen, false), -2);
   }
   SortedTokens sorted = sort_by_expert(rows, chosen);
@@ -177,12 +195,21 @@ mx::array SwitchMlp::operator()(const mx::array& x, const mx::array& experts)
   return mx::squeeze(y, -2);
 }
 
+const RowAdapters* SwitchMlp::changing_adapters() const {
+  const RowAdapters* adapters = active_adapters();
+  bool changed = adapters &&
+      ((gate_proj_ && adapters->changes(gate_proj_->weight())) ||
+       adapters->changes(up_proj_.weight()) ||
+       adapters->changes(down_proj_.weight()));
+  return changed ? adapters : nullptr;
+}
+
 mx::array SwitchMlp::mixture(
     const mx::array& x,
     const mx::array& experts,
     const mx::array& weights) const {
   auto activation = known_activation(options_);
-  if (activation) {
+  if (activation && !changing_adapters()) {
     kernels::ExpertMlpWeights stacks{
         gate_proj_ ? &gate_proj_->weight() : nullptr,
         &up_proj_.weight(),

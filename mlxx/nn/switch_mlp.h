@@ -8,13 +8,16 @@
 
 namespace mlxx::nn {
 
+class RowAdapters;
+
 // Rows that an expert's product is worth sorting for: with as many routed rows
 // or more mlx-lm puts them in the order of their experts.
 inline constexpr int kSortedRows = 64;
 
 // x [..., M, in] times the transpose of one of `experts` matrices, chosen per
 // row; see kernels::expert_matmul for the axes. Reference: mlx-lm 0.32.2,
-// models/switch_layers.py, SwitchLinear and QuantizedSwitchLinear.
+// models/switch_layers.py, SwitchLinear and QuantizedSwitchLinear. By the
+// adapters of the scope, if there is one (nn/row_adapters.h).
 class SwitchLinear {
  public:
   SwitchLinear(int experts, int in_features, int out_features, bool bias);
@@ -38,6 +41,9 @@ class SwitchLinear {
   }
 
  private:
+  mx::array product(const mx::array& x, const mx::array& indices, bool sorted)
+      const;
+
   Parameter weight_;               // [experts, out, in]
   std::optional<Parameter> bias_;  // [experts, out]
 };
@@ -107,6 +113,8 @@ class SwitchMlp {
  private:
   mx::array products(const mx::array& x, const mx::array& experts, bool sorted)
       const;
+  // Those of the scope, if they change one of the three layers; else null.
+  const RowAdapters* changing_adapters() const;
 
   SwitchMlpOptions options_;
   std::optional<SwitchLinear> gate_proj_;

@@ -39,6 +39,10 @@ class Trainable {
 
   // What is random in a step (dropout) depends on these numbers alone.
   virtual void begin_step(uint64_t seed, int64_t step) = 0;
+  // What the optimizer multiplies its learning rate with (LoRA+).
+  virtual float learning_rate_ratio(size_t /* index */) const {
+    return 1;
+  }
   // Off: as in inference.
   virtual void set_training(bool training) = 0;
 };
