@@ -190,6 +190,21 @@ void put_routers_behind_experts(Modules& modules) {
   }
 }
 
+// granitemoehybrid: the network that all share comes before the experts.
+void put_shared_first(Modules& modules) {
+  constexpr std::string_view kExperts = "block_sparse_moe.";
+  constexpr std::string_view kShared = "shared_mlp.";
+  for (size_t i = 0; i < modules.size(); ++i) {
+    for (size_t k = i;
+         k > 0 && modules[k].name.find(kShared) != std::string::npos &&
+         modules[k - 1].layer == modules[k].layer &&
+         modules[k - 1].name.find(kExperts) != std::string::npos;
+         --k) {
+      std::swap(modules[k], modules[k - 1]);
+    }
+  }
+}
+
 }  // namespace
 
 std::map<const Parameter*, LayerKind> adaptable_layers(
@@ -240,6 +255,9 @@ std::vector<AdaptableModule> adaptable_modules(const models::Model& model) {
   }
   if (among(type, kRouterLast)) {
     put_routers_behind_experts(modules);
+  }
+  if (type == "granitemoehybrid") {
+    put_shared_first(modules);
   }
   for (AdaptableModule& module : modules) {
     auto number = layer_number(module.name);
