@@ -1,0 +1,193 @@
+// Gradients of a loss over scores, however the backward pass is cut.
+#include "mlxx/kernels/matmul/matmul.h"
+#include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+#include "mlxx/train/differentiate.h"
+#include "tests/core/error_of.h"
+#include "tests/kernels/relative_error.h"
+#include "tests/models/fake_checkpoint.h"
+#include "tests/train/low_rank_trainable.h"
+
+namespace mlxx::train {
+namespace {
+
+constexpr int kLayers = 5;
+constexpr int kVocabulary = 40;
+
+Json tiny_config(const std::string& type = "llama", bool tied = true) {
+  return {
+      {"model_type", type},
+      {"vocab_size", kVocabulary},
+      {"hidden_size", 32},
+      {"intermediate_size", 64},
+      {"num_hidden_layers", kLayers},
+      {"num_attention_heads", 2},
+      {"num_key_value_heads", 1},
+      {"head_dim", 16},
+      {"rms_norm_eps", 1e-5},
+      {"rope_theta", 1e4},
+      {"max_position_embeddings", 512},
+      {"tie_word_embeddings", tied}};
+}
+
+// Packed weights, as a model that was loaded has, or dense ones.
+std::shared_ptr<models::Model>
+make_model(const Json& config, bool fallback = false, bool trained = false) {
+  auto checkpoint = models::random_checkpoint(config);
+  auto chosen = models::selection(fallback);
+  std::shared_ptr<models::Model> model =
+      models::find_model(config.at("model_type").get<std::string>())
+          .make(checkpoint);
+  model->visit([&](const std::string& name, Parameter& parameter) {
+    mx::array value = checkpoint.load(name, {}).weight;
+    parameter.set({value, std::nullopt, std::nullopt});
+    if (parameter.kind() == Parameter::Kind::matrix) {
+      parameter.set_product(kernels::dense_product(chosen));
+      auto packed = trained ? nullptr : kernels::pack_dense(value, chosen);
+      if (packed) {
+        parameter.set_packed(packed);
+      }
+    }
+  });
+  model->use(chosen);
+  return model;
+}
+
+data::Batch row_batch(int rows, int length, uint32_t seed = 1) {
+  data::Batch batch;
+  batch.rows = rows;
+  batch.length = length;
+  for (int i = 0; i < rows * length; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    batch.tokens.push_back(static_cast<int32_t>((seed >> 8) % kVocabulary));
+    batch.targets.push_back(i % length != 0 && (seed >> 20) % 3 != 0);
+  }
+  for (int row = 0; row < rows; ++row) {
+    batch.samples.push_back(row);
+  }
+  return batch;
+}
+
+LossSums mean_loss(const mx::array& logprobs) {
+  return {
+      mx::negative(mx::sum(logprobs)),
+      mx::array(1.0f),
+      {{"sum", mx::sum(mx::square(logprobs))}}};
+}
+
+Differentiator::Result gradients(
+    const models::Model& model,
+    Trainable& trainable,
+    const data::Batch& batch,
+    const DifferentiateOptions& options) {
+  auto result =
+      make_differentiator(model, trainable, options)->apply(batch, mean_loss);
+  std::vector<mx::array> all = result.gradients;
+  all.push_back(result.sums.loss);
+  all.push_back(result.sums.metrics[0].second);
+  mx::eval(all);
+  return result;
+}
+
+// By MLX's own operations: all logits, one graph.
+std::vector<mx::array> plain_gradients(
+    const models::Model& model,
+    Trainable& trainable,
+    const data::Batch& batch) {
+  std::vector<size_t> indices(trainable.names().size());
+  std::vector<int> arguments(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    indices[i] = i;
+    arguments[i] = static_cast<int>(i);
+  }
+  auto loss = [&](const std::vector<mx::array>& values) {
+    std::optional<mx::array> sum;
+    trainable.with(indices, values, [&] {
+      auto cache = model.make_cache({.per_layer = true});
+      mx::array tokens(
+          batch.tokens.data(),
+          {batch.rows, batch.length},
+          mx::int32);
+      mx::array logits = mx::astype(model.forward(tokens, cache), mx::float32);
+      mx::array scores = mx::subtract(logits, mx::logsumexp(logits, -1, true));
+      int last = batch.length;
+      mx::array next = mx::slice(tokens, {0, 1}, {batch.rows, last});
+      mx::array chosen = mx::squeeze(
+          mx::take_along_axis(
+              mx::slice(scores, {0, 0, 0}, {batch.rows, last - 1, kVocabulary}),
+              mx::expand_dims(next, 2),
+              2),
+          2);
+      mx::array targets = mx::slice(
+          mx::array(
+              batch.targets.data(),
+              {batch.rows, batch.length},
+              mx::uint8),
+          {0, 1},
+          {batch.rows, last});
+      sum = mx::negative(
+          mx::sum(mx::multiply(chosen, mx::astype(targets, mx::float32))));
+    });
+    return std::vector<mx::array>{*sum};
+  };
+  auto result = mx::value_and_grad(loss, arguments)(trainable.values());
+  mx::eval(result.second);
+  return result.second;
+}
+
+void expect_close(
+    const std::vector<mx::array>& a,
+    const std::vector<mx::array>& b,
+    float tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LT(relative_error(a[i], b[i]), tolerance) << i;
+    EXPECT_GT(mx::max(mx::abs(a[i])).item<float>(), 0) << i;
+  }
+}
+
+std::vector<DifferentiateOptions> all_ways() {
+  return {
+      {.recompute = Recompute::none},
+      {.recompute = Recompute::checkpoint},
+      {.recompute = Recompute::segments, .segment_layers = 1},
+      {.recompute = Recompute::segments, .segment_layers = 2},
+      {.recompute = Recompute::segments, .segment_layers = 9}};
+}
+
+TEST(Differentiator, EveryWayGivesThePlainGradientOfAnAdapter) {
+  for (int first : {0, 3}) {
+    auto model = make_model(tiny_config());
+    LowRankTrainable trainable(*model, first);
+    auto batch = row_batch(2, 21);
+    auto plain = plain_gradients(*model, trainable, batch);
+    auto whole = gradients(*model, trainable, batch, all_ways()[0]);
+    expect_close(whole.gradients, plain, 2e-5f);
+    for (const auto& way : all_ways()) {
+      auto result = gradients(*model, trainable, batch, way);
+      EXPECT_TRUE(same_bits(result.sums.loss, whole.sums.loss));
+      EXPECT_TRUE(same_bits(
+          result.sums.metrics[0].second,
+          whole.sums.metrics[0].second));
+      for (size_t i = 0; i < result.gradients.size(); ++i) {
+        EXPECT_TRUE(same_bits(result.gradients[i], whole.gradients[i]))
+            << trainable.names()[i];
+      }
+    }
+  }
+}
+
+TEST(Differentiator, EveryWayGivesThePlainGradientOfAllWeights) {
+  for (bool tied : {true, false}) {
+    auto model = make_model(tiny_config("llama", tied), false, true);
+    WeightTrainable trainable(*model, kLayers);
+    auto batch = row_batch(2, 21);
+    auto plain = plain_gradients(*model, trainable, batch);
+    for (const auto& way : all_ways()) {
+      auto result = gradients(*model, trainable, batch, way);
+      expect_close(result.gradients, plain, 2e-5f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::train
