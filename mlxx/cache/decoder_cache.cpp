@@ -167,13 +167,7 @@ std::vector<mx::array> DecoderCache::block(int index) const {
   if (newest_) {
     mx::eval(*newest_);
   }
-  mx::array bytes =
-      mx::zeros({static_cast<int>(shape_.block_bytes())}, mx::uint8);
-  mx::eval(bytes);
-  sequences_.front()->copy_block_to(
-      static_cast<size_t>(index),
-      bytes.data<std::byte>());
-  return {bytes};
+  return {sequences_.front()->block_bytes(static_cast<size_t>(index))};
 }
 
 void DecoderCache::restore_blocks(
@@ -194,8 +188,8 @@ void DecoderCache::restore_blocks(
   }
   mx::eval(all);
   auto sequence = std::make_unique<kernels::SequenceKv>(shape_);
-  for (mx::array& bytes : all) {
-    sequence->append_block(bytes.data<std::byte>());
+  for (const mx::array& bytes : all) {
+    sequence->append_block(bytes);
   }
   sequences_.clear();
   sequences_.push_back(std::move(sequence));
@@ -208,19 +202,18 @@ StoredState DecoderCache::store() const {
   }
   StoredState state{
       "decoder",
-      {shape_.layers,
-       shape_.kv_heads,
-       shape_.head_size,
-       static_cast<int64_t>(shape_.type)},
+      {shape_.layers, shape_.kv_heads, shape_.head_size, shape_.form()},
       {},
       {}};
   for (const auto& sequence : sequences_) {
-    mx::array bytes = mx::zeros(
-        {static_cast<int>(sequence->blocks()),
-         static_cast<int>(shape_.block_bytes())},
-        mx::uint8);
+    std::vector<mx::array> blocks;
+    for (size_t i = 0; i < sequence->blocks(); ++i) {
+      blocks.push_back(sequence->block_bytes(i));
+    }
+    mx::array bytes = blocks.empty()
+        ? mx::zeros({0, static_cast<int>(shape_.block_bytes())}, mx::uint8)
+        : mx::stack(blocks);
     mx::eval(bytes);
-    sequence->copy_to(bytes.data<std::byte>());
     state.parts.push_back(
         {"sequence", {sequence->length()}, {std::move(bytes)}, {}});
   }
@@ -233,7 +226,7 @@ void DecoderCache::restore(const StoredState& state) {
       shape_.layers,
       shape_.kv_heads,
       shape_.head_size,
-      static_cast<int64_t>(shape_.type)};
+      shape_.form()};
   for (size_t i = 0; i < std::size(mine); ++i) {
     stored_number(state, i, mine[i], mine[i]);
   }
@@ -254,8 +247,9 @@ void DecoderCache::restore(const StoredState& state) {
           bytes.nbytes(),
           length);
     }
-    mx::eval(bytes);
-    sequence->fill(length, bytes.data<std::byte>());
+    sequence->fill(
+        length,
+        mx::reshape(bytes, {-1, static_cast<int>(shape_.block_bytes())}));
     sequences.push_back(std::move(sequence));
   }
   sequences_ = std::move(sequences);

@@ -119,6 +119,7 @@ Selection select_from_environment() {
   }
   Selection selection = select(set, threads);
   selection.activations = form;
+  selection.deterministic = environment_flag("MLXX_DETERMINISTIC");
   return selection;
 }
 

@@ -18,6 +18,9 @@ struct Selection {
   // every kernel is tested against, bit-equal to mlx-lm.
   bool fallback = false;
   InstructionSet instruction_set = InstructionSet::portable;
+  // On CUDA: the same row gives the same bits whatever else is computed with
+  // it. On the CPU that is always so.
+  bool deterministic = false;
   // What CPU kernels compute with; null where none will run.
   std::shared_ptr<ThreadPool> threads;
   // How activations meet quantized weights in CPU kernels.
@@ -62,6 +65,7 @@ Selection select_best();
 // MLXX_CPU: the instruction set ("portable", "avx2", "avx512", "avx512vnni",
 // "avx512bf16"; on Arm "dotprod", "i8mm"); unset or "auto": the best one.
 // MLXX_CPU_ACTIVATIONS: "int16" (also if unset), "int8" or "fp32".
+// MLXX_DETERMINISTIC: a flag, Selection::deterministic.
 // MLXX_THREADS: threads of the CPU kernels; unset: one per processor.
 Selection select_from_environment();
 

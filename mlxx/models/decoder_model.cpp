@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlxx/base/log.h"
+#include "mlxx/core/device.h"
 #include "mlxx/models/decoder_ends.h"
 #include "mlxx/models/layer_caches.h"
 #include "mlxx/nn/block.h"
@@ -75,6 +76,9 @@ cache::CacheList DecoderModel::make_cache(const CacheOptions& options) const {
   if (fused_ && !plain) {
     return fused_->make_cache();
   }
+  if (cuda_ && !plain) {
+    return cuda_->make_cache();
+  }
   cache::CacheList caches;
   for (size_t i = 0; i < layers_.size(); ++i) {
     bool is_fused = !plain && fused_layers_ && fused_layers_->covers(i);
@@ -91,6 +95,15 @@ mx::array DecoderModel::forward(
   if (fused_ && FusedDecoder::made(cache)) {
     return (*fused_)(tokens, cache, kernels::LogitRows::all);
   }
+  if (cuda_ && CudaDecoder::made(cache)) {
+    return (*cuda_)(
+        tokens,
+        cache,
+        kernels::LogitRows::all,
+        [this](const mx::array& row, cache::CacheList& layers) {
+          return forward(row, layers);
+        });
+  }
   return head(norm_(trunk(tokens, cache)));
 }
 
@@ -99,6 +112,15 @@ mx::array DecoderModel::forward_last(
     cache::CacheList& cache) const {
   if (fused_ && FusedDecoder::made(cache)) {
     return (*fused_)(tokens, cache, kernels::LogitRows::last_of_each);
+  }
+  if (cuda_ && CudaDecoder::made(cache)) {
+    return (*cuda_)(
+        tokens,
+        cache,
+        kernels::LogitRows::last_of_each,
+        [this](const mx::array& row, cache::CacheList& layers) {
+          return forward_last(row, layers);
+        });
   }
   mx::array h = last_position(trunk(tokens, cache));
   return mx::squeeze(head(norm_(h)), 1);
@@ -128,20 +150,24 @@ void DecoderModel::use(const kernels::Selection& selection) {
     blocks.push_back(dynamic_cast<nn::TransformerBlock*>(layer.get()));
   }
   fused_.reset();
+  cuda_.reset();
   fused_layers_.reset();
   std::string why = "not every layer is a transformer block";
   if (std::ranges::find(blocks, nullptr) == blocks.end()) {
-    fused_ = FusedDecoder::make(
-        {spec_,
-         embed_tokens_,
-         blocks,
-         norm_,
-         lm_head_ ? &*lm_head_ : nullptr,
-         positions_ ? &*positions_ : nullptr},
-        selection,
-        why);
+    FusedDecoder::Parts parts{
+        spec_,
+        embed_tokens_,
+        blocks,
+        norm_,
+        lm_head_ ? &*lm_head_ : nullptr,
+        positions_ ? &*positions_ : nullptr};
+    if (backend() == Backend::cuda) {
+      cuda_ = CudaDecoder::make(parts, selection, why);
+    } else {
+      fused_ = FusedDecoder::make(parts, selection, why);
+    }
   }
-  if (!fused_) {
+  if (!fused_ && !cuda_) {
     log_debug("{}: operations layer by layer, since {}", spec_.model_type, why);
     fused_layers_ = FusedLayers::make(layers_, selection, why);
     if (!fused_layers_) {

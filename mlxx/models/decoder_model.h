@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "mlxx/models/cuda_decoder.h"
 #include "mlxx/models/decoder_config.h"
 #include "mlxx/models/decoder_spec.h"
 #include "mlxx/models/fused_decoder.h"
@@ -64,6 +65,7 @@ class DecoderModel : public Model, private TrainingFace {
   nn::Norm norm_;
   std::optional<nn::Linear> lm_head_;
   std::optional<FusedDecoder> fused_;
+  std::optional<CudaDecoder> cuda_;          // where fused_ is absent
   std::optional<FusedLayers> fused_layers_;  // where fused_ is absent
 };
 

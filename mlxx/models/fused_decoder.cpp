@@ -8,16 +8,6 @@ namespace mlxx::models {
 
 namespace {
 
-float embedding_multiplier(const DecoderSpec& spec) {
-  if (spec.multiplier_rounding == MultiplierRounding::none) {
-    return spec.embedding_multiplier;
-  }
-  return mx::astype(
-             mx::array(spec.embedding_multiplier, mx::bfloat16),
-             mx::float32)
-      .item<float>();
-}
-
 std::string describe_ends(
     const FusedDecoder::Parts& parts,
     kernels::DecoderWeights& weights) {
@@ -47,7 +37,7 @@ std::string describe_ends(
       return "the head's " + head.problem();
     }
   }
-  weights.embedding_multiplier = embedding_multiplier(spec);
+  weights.embedding_multiplier = FusedDecoder::embedding_multiplier(spec);
   weights.logits_multiplier =
       spec.logits_multiplier / (spec.logits_divisor * spec.head_input_divisor);
   weights.final_softcap = spec.final_softcap;
@@ -79,6 +69,16 @@ std::string describe(
 }
 
 }  // namespace
+
+float FusedDecoder::embedding_multiplier(const DecoderSpec& spec) {
+  if (spec.multiplier_rounding == MultiplierRounding::none) {
+    return spec.embedding_multiplier;
+  }
+  return mx::astype(
+             mx::array(spec.embedding_multiplier, mx::bfloat16),
+             mx::float32)
+      .item<float>();
+}
 
 std::optional<FusedDecoder> FusedDecoder::make(
     const Parts& parts,

@@ -33,6 +33,9 @@ class FusedDecoder {
       const kernels::Selection& selection,
       std::string& why);
 
+  // The spec's, rounded as it says.
+  static float embedding_multiplier(const DecoderSpec& spec);
+
   // Its state, one entry for all layers.
   cache::CacheList make_cache() const;
   static bool made(const cache::CacheList& cache);

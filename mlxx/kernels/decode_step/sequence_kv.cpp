@@ -10,10 +10,15 @@ constexpr size_t kAlignment = 64;
 
 }  // namespace
 
-KvBlock::KvBlock(const KvShape& shape)
-    : shape_(shape),
-      buffer_(mx::allocator::malloc(shape.block_bytes() + kAlignment)) {
-  mx::allocator::Buffer buffer = buffer_.buffer();
+KvBlock::KvBlock(const KvShape& shape) : shape_(shape) {
+  if (shape.place == KvPlace::cuda) {
+    // Attention reads whole tiles, also what is not yet written.
+    array_ = mx::zeros({static_cast<int>(shape.block_bytes())}, mx::uint8);
+    mx::async_eval(*array_);
+    return;
+  }
+  buffer_.emplace(mx::allocator::malloc(shape.block_bytes() + kAlignment));
+  mx::allocator::Buffer buffer = buffer_->buffer();
   auto address = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
   data_ = static_cast<std::byte*>(buffer.raw_ptr()) +
       (kAlignment - address % kAlignment) % kAlignment;
@@ -23,6 +28,31 @@ KvBlock::KvBlock(const KvShape& shape)
 
 void KvBlock::copy_from(const KvBlock& other) {
   std::memcpy(data_, other.data_, shape_.block_bytes());
+}
+
+mx::array KvBlock::bytes() const {
+  if (array_) {
+    // An operation, since a plain copy would share the memory.
+    mx::array copy = mx::bitwise_or(*array_, mx::array(0, mx::uint8));
+    mx::eval(copy);
+    return copy;
+  }
+  mx::array copy =
+      mx::zeros({static_cast<int>(shape_.block_bytes())}, mx::uint8);
+  mx::eval(copy);
+  std::memcpy(copy.data<std::byte>(), data_, shape_.block_bytes());
+  return copy;
+}
+
+void KvBlock::set_bytes(const mx::array& bytes) {
+  if (array_) {
+    array_ = mx::bitwise_or(mx::reshape(bytes, {-1}), mx::array(0, mx::uint8));
+    mx::eval(*array_);
+    return;
+  }
+  mx::array row = mx::contiguous(bytes);
+  mx::eval(row);
+  std::memcpy(data_, row.data<std::byte>(), shape_.block_bytes());
 }
 
 SequenceKv::~SequenceKv() {
@@ -88,27 +118,20 @@ void SequenceKv::share_front(const SequenceKv& other, size_t count) {
   }
 }
 
-void SequenceKv::copy_to(std::byte* bytes) const {
-  for (const auto& block : blocks_) {
-    std::memcpy(bytes, block->data_, shape_.block_bytes());
-    bytes += shape_.block_bytes();
-  }
+mx::array SequenceKv::block_bytes(size_t block) const {
+  return blocks_.at(block)->bytes();
 }
 
-void SequenceKv::copy_block_to(size_t block, std::byte* bytes) const {
-  std::memcpy(bytes, blocks_.at(block)->data_, shape_.block_bytes());
-}
-
-void SequenceKv::append_block(const std::byte* bytes) {
+void SequenceKv::append_block(const mx::array& bytes) {
   extend(kBlockLength);
-  std::memcpy(blocks_.back()->data_, bytes, shape_.block_bytes());
+  blocks_.back()->set_bytes(bytes);
 }
 
-void SequenceKv::fill(int length, const std::byte* bytes) {
+void SequenceKv::fill(int length, const mx::array& blocks) {
   extend(length);
-  for (auto& block : blocks_) {
-    std::memcpy(block->data_, bytes, shape_.block_bytes());
-    bytes += shape_.block_bytes();
+  int size = static_cast<int>(shape_.block_bytes());
+  for (int i = 0; i < static_cast<int>(blocks_.size()); ++i) {
+    blocks_[i]->set_bytes(mx::slice(blocks, {i, 0}, {i + 1, size}));
   }
 }
 

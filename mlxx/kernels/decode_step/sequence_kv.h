@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mlxx/core/mlx.h"
@@ -9,15 +10,23 @@
 
 namespace mlxx::kernels {
 
+// Where blocks lie. cuda: in arrays of MLX on the device, as bfloat16.
+enum class KvPlace { host, cuda };
+
 // What one token's keys and values are, the same in every layer.
 struct KvShape {
   int layers;
   int kv_heads;
-  int head_size;  // a multiple of kHeadSizeStep
-  KvType type;
+  int head_size;  // a multiple of kHeadSizeStep on the host
+  KvType type;    // on the host
+  KvPlace place = KvPlace::host;
 
   size_t number_bytes() const {
-    return type == KvType::float16 ? 2 : 4;
+    return place == KvPlace::cuda || type == KvType::float16 ? 2 : 4;
+  }
+  // Tells forms apart in files.
+  int form() const {
+    return place == KvPlace::cuda ? 16 : static_cast<int>(type);
   }
   // Keys (or values) of one head in one block.
   size_t head_bytes() const {
@@ -41,7 +50,12 @@ class KvBlock {
   std::byte* values(int layer, int head) const {
     return at(layer, 1, head);
   }
+  // On the host; a kernel copies blocks on a device.
   void copy_from(const KvBlock& other);
+  // On a device: uint8 [block_bytes()], there already.
+  const mx::array& array() const {
+    return *array_;
+  }
 
  private:
   friend class SequenceKv;
@@ -51,10 +65,15 @@ class KvBlock {
     return data_ + index * shape_.head_bytes();
   }
 
+  // Apart from this block; evaluated.
+  mx::array bytes() const;
+  void set_bytes(const mx::array& bytes);
+
   KvShape shape_;
-  mx::allocator::Data buffer_;
-  std::byte* data_;  // in buffer_, aligned to 64 bytes
-  int owners_ = 0;   // sequences; a kernel in flight is none
+  std::optional<mx::allocator::Data> buffer_;  // on the host
+  std::byte* data_ = nullptr;       // in buffer_, aligned to 64 bytes
+  std::optional<mx::array> array_;  // on a device
+  int owners_ = 0;                  // sequences; a kernel in flight is none
 };
 
 using KvBlocks = std::vector<std::shared_ptr<KvBlock>>;
@@ -101,13 +120,14 @@ class SequenceKv {
   size_t blocks() const {
     return blocks_.size();
   }
-  // All blocks, block_bytes() each. Only when no step is to run any more.
-  void copy_to(std::byte* bytes) const;
-  void copy_block_to(size_t block, std::byte* bytes) const;
-  // One more block, block_bytes(), after whole ones.
-  void append_block(const std::byte* bytes);
-  // The other way, into a sequence without tokens: `length` tokens.
-  void fill(int length, const std::byte* bytes);
+  // A copy of one block, uint8 [block_bytes()]; evaluated. Only when no step
+  // is to run any more.
+  mx::array block_bytes(size_t block) const;
+  // One more block, uint8 [block_bytes()], after whole ones.
+  void append_block(const mx::array& bytes);
+  // The other way, into a sequence without tokens: `length` tokens of blocks
+  // uint8 [blocks, block_bytes()].
+  void fill(int length, const mx::array& blocks);
   // Of all its blocks, shared ones included.
   size_t nbytes() const {
     return blocks_.size() * shape_.block_bytes();

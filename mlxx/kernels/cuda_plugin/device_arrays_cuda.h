@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string_view>
+
+#include <mlx/backend/cuda/device.h>
+#include <mlx/mlx.h>
+
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+
+// MLX's arrays as memory on the device, for the plug-in's own launches. MLX
+// records its operations into a graph and launches that when it commits; our
+// kernels go to the same stream right after a commit, so that everything runs
+// in the order in which it is evaluated.
+
+namespace mlxx::kernels {
+
+namespace mx = mlx::core;
+
+// `array` is evaluated or an output that was allocated.
+void* device_pointer(const mx::array& array);
+template <typename T>
+T* device_pointer_as(const mx::array& array) {
+  return static_cast<T*>(device_pointer(array));
+}
+
+// out_of_memory or internal, by what `doing` names, unless status is success.
+void check(cuda::Status status, std::string_view doing);
+
+// Memory on the device for outputs of a primitive of that stream, where MLX's
+// own function is not exported: MLX's operation that fills an array allocates.
+class OutputMemory {
+ public:
+  explicit OutputMemory(mx::Stream stream);
+  void allocate(mx::array& output) const;
+
+ private:
+  mx::array zero_;
+  mx::array filled_;
+};
+
+// Of MLX's default device.
+mx::Stream default_stream();
+
+// Launches what MLX has recorded and gives the stream for launches of our own.
+cuda::Stream committed_stream(mx::Stream stream);
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,258 @@
+#include <algorithm>
+
+#include <mlx/primitives.h>
+
+#include "mlxx/base/error.h"
+#include "mlxx/kernels/decode_step/cuda/decoder_steps_cuda.h"
+
+// Steps, and keys and values of prompts, as operations of MLX.
+
+namespace mlxx::kernels {
+namespace {
+
+class OnCuda : public mx::Primitive {
+ public:
+  explicit OnCuda(std::shared_ptr<DecoderSteps> steps)
+      : Primitive(default_stream()),
+        memory_(stream()),
+        steps_(std::move(steps)) {}
+
+  void eval_cpu(const std::vector<mx::array>&, std::vector<mx::array>&)
+      override {
+    fail(ErrorKind::internal, name(), "runs on an NVIDIA device only");
+  }
+
+ protected:
+  // A number that nobody reads: it stands for what was done.
+  static void mark(mx::array& done) {
+    done.set_data(mx::allocator::malloc(done.nbytes()));
+  }
+  template <typename Kept>
+  void keep_until_run(Kept kept) {
+    mx::cu::get_command_encoder(stream()).add_completed_handler(
+        [kept = std::move(kept)] {});
+  }
+
+  OutputMemory memory_;
+  std::shared_ptr<DecoderSteps> steps_;
+};
+
+// Inputs: tokens [B] int32, and what came before. Outputs: logits [B, V], [1].
+class CudaStep : public OnCuda {
+ public:
+  CudaStep(
+      std::shared_ptr<DecoderSteps> steps,
+      std::vector<SequenceKv::Step> rows)
+      : OnCuda(std::move(steps)), rows_(std::move(rows)) {}
+
+  void eval_gpu(
+      const std::vector<mx::array>& inputs,
+      std::vector<mx::array>& outputs) override {
+    memory_.allocate(outputs[0]);
+    mark(outputs[1]);
+    cuda::Stream queue = committed_stream(stream());
+    const auto* tokens = device_pointer_as<int32_t>(inputs[0]);
+    auto* logits = device_pointer_as<float>(outputs[0]);
+    std::span<const SequenceKv::Step> rest = rows_;
+    while (!rest.empty()) {
+      auto part = rest.first(std::min<size_t>(rest.size(), cuda::kMaxRows));
+      steps_->run(tokens, part, logits, queue);
+      tokens += part.size();
+      logits += part.size() * steps_->vocabulary();
+      rest = rest.subspan(part.size());
+    }
+    keep_until_run(std::pair(std::move(rows_), steps_));
+  }
+  const char* name() const override {
+    return "CudaStep";
+  }
+
+ private:
+  std::vector<SequenceKv::Step> rows_;  // given away when it runs
+};
+
+// Inputs: keys and values of each layer, and what came before. Output: [1].
+class CudaWriteKv : public OnCuda {
+ public:
+  CudaWriteKv(std::shared_ptr<DecoderSteps> steps, SequenceKv::Step row)
+      : OnCuda(std::move(steps)), row_(std::move(row)) {}
+
+  void eval_gpu(
+      const std::vector<mx::array>& inputs,
+      std::vector<mx::array>& outputs) override {
+    mark(outputs[0]);
+    cuda::Stream queue = committed_stream(stream());
+    steps_->copy_shared({&row_, 1}, queue);
+    void* const* table = steps_->table_of(row_.blocks, queue);
+    int layers = static_cast<int>(steps_->decoder().layers.size());
+    for (int i = 0; i < layers * 2; ++i) {
+      const mx::array& dense = inputs[i];
+      cuda::KvPart part{
+          .kv_heads = dense.shape(1),
+          .head_size = dense.shape(3),
+          .layer = i / 2,
+          .part = i % 2,
+          .first = row_.from,
+          .tokens = dense.shape(2)};
+      check(
+          cuda::launch_write_kv(
+              part,
+              device_pointer(dense),
+              dense.strides(1),
+              dense.strides(2),
+              table,
+              queue),
+          "writing keys and values");
+    }
+    keep_until_run(std::pair(std::move(row_), steps_));
+  }
+  const char* name() const override {
+    return "CudaWriteKv";
+  }
+
+ private:
+  SequenceKv::Step row_;  // given away when it runs
+};
+
+// Inputs: what came before. Output: [1, K, tokens, D].
+class CudaReadKv : public OnCuda {
+ public:
+  CudaReadKv(
+      std::shared_ptr<DecoderSteps> steps,
+      KvBlocks blocks,
+      int layer,
+      int part)
+      : OnCuda(std::move(steps)),
+        blocks_(std::move(blocks)),
+        layer_(layer),
+        part_(part) {}
+
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>& outputs)
+      override {
+    memory_.allocate(outputs[0]);
+    cuda::Stream queue = committed_stream(stream());
+    cuda::KvPart part{
+        .kv_heads = outputs[0].shape(1),
+        .head_size = outputs[0].shape(3),
+        .layer = layer_,
+        .part = part_,
+        .tokens = outputs[0].shape(2)};
+    check(
+        cuda::launch_read_kv(
+            part,
+            steps_->table_of(blocks_, queue),
+            device_pointer(outputs[0]),
+            queue),
+        "reading keys and values");
+    keep_until_run(std::pair(std::move(blocks_), steps_));
+  }
+  const char* name() const override {
+    return "CudaReadKv";
+  }
+
+ private:
+  KvBlocks blocks_;  // given away when it runs
+  int layer_;
+  int part_;
+};
+
+class CudaDecoderSteps : public CudaDecoder {
+ public:
+  explicit CudaDecoderSteps(std::shared_ptr<DecoderSteps> steps)
+      : steps_(std::move(steps)) {}
+
+  std::pair<mx::array, mx::array> step(
+      const mx::array& tokens,
+      std::vector<SequenceKv::Step> rows,
+      const std::vector<mx::array>& previous) override {
+    int count = static_cast<int>(rows.size());
+    if (tokens.ndim() != 1 || tokens.shape(0) != count || count == 0) {
+      fail(
+          ErrorKind::internal,
+          "decode step",
+          "tokens of shape ({}) for {} sequences",
+          fmt::join(tokens.shape().begin(), tokens.shape().end(), ", "),
+          count);
+    }
+    size_t blocks = 0;
+    for (const auto& row : rows) {
+      blocks = std::max(blocks, row.blocks.size());
+    }
+    steps_->make_room(
+        std::min(count, cuda::kMaxRows),
+        static_cast<int>(blocks));
+    std::vector<mx::array> inputs{
+        mx::contiguous(mx::astype(tokens, mx::int32))};
+    inputs.insert(inputs.end(), previous.begin(), previous.end());
+    auto outputs = mx::array::make_arrays(
+        {{count, steps_->vocabulary()}, {1}},
+        {mx::float32, mx::float32},
+        std::make_shared<CudaStep>(steps_, std::move(rows)),
+        std::move(inputs));
+    return {outputs[0], outputs[1]};
+  }
+
+  mx::array write_kv(
+      const std::vector<mx::array>& keys_values,
+      SequenceKv::Step row,
+      const std::vector<mx::array>& previous) override {
+    size_t layers = steps_->decoder().layers.size();
+    if (keys_values.size() != 2 * layers) {
+      fail(
+          ErrorKind::internal,
+          "decode step",
+          "{} arrays of keys and values for {} layers",
+          keys_values.size(),
+          layers);
+    }
+    steps_->make_room(1, static_cast<int>(row.blocks.size()));
+    std::vector<mx::array> inputs;
+    for (const auto& array : keys_values) {
+      inputs.push_back(mx::contiguous(mx::astype(array, mx::bfloat16)));
+    }
+    inputs.insert(inputs.end(), previous.begin(), previous.end());
+    return mx::array(
+        mx::Shape{1},
+        mx::float32,
+        std::make_shared<CudaWriteKv>(steps_, std::move(row)),
+        std::move(inputs));
+  }
+
+  mx::array read_kv(
+      const KvBlocks& blocks,
+      int layer,
+      int part,
+      int tokens,
+      const std::vector<mx::array>& previous) override {
+    const cuda::Decoder& decoder = steps_->decoder();
+    steps_->make_room(1, static_cast<int>(blocks.size()));
+    return mx::array(
+        mx::Shape{1, decoder.kv_heads, tokens, decoder.head_size},
+        mx::bfloat16,
+        std::make_shared<CudaReadKv>(steps_, blocks, layer, part),
+        previous);
+  }
+
+  size_t nbytes() const override {
+    return steps_->nbytes();
+  }
+
+ private:
+  std::shared_ptr<DecoderSteps> steps_;
+};
+
+}  // namespace
+
+std::shared_ptr<CudaDecoder> make_cuda_decoder(
+    cuda::Decoder decoder,
+    const KvShape& shape,
+    std::vector<mx::array> held,
+    bool deterministic) {
+  return std::make_shared<CudaDecoderSteps>(std::make_shared<DecoderSteps>(
+      std::move(decoder),
+      shape,
+      std::move(held),
+      deterministic));
+}
+
+}  // namespace mlxx::kernels

@@ -1,0 +1,119 @@
+#include "mlxx/kernels/decode_step/cuda/step_inputs.h"
+
+#include <cuda_runtime.h>
+
+namespace mlxx::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void change_table(
+    const __grid_constant__ TableChanges changes,
+    void** table) {
+  for (int i = threadIdx.x; i < changes.count; i += blockDim.x) {
+    table[changes.where[i]] = changes.block[i];
+  }
+}
+
+__global__ void set_rows(
+    const __grid_constant__ StepRows rows,
+    const int32_t* tokens,
+    int32_t* fixed_tokens,
+    int32_t* fixed_lengths) {
+  int row = threadIdx.x;
+  if (row < rows.padded_rows) {
+    bool real = row < rows.rows;
+    fixed_tokens[row] = real ? tokens[row] : 0;
+    fixed_lengths[row] = real ? rows.lengths[row] : 0;
+  }
+}
+
+// Where 16-bit number `d` of a token is in its block.
+__device__ int64_t place(const KvPart& part, int head, int token, int d) {
+  int64_t index = int64_t{part.layer} * 2 + part.part;
+  index = index * part.kv_heads + head;
+  return (index * kKvBlockLength + token % kKvBlockLength) * part.head_size + d;
+}
+
+// One thread per pair of numbers; grid: tokens by heads.
+template <bool kWrite>
+__global__ void move_kv(
+    const __grid_constant__ KvPart part,
+    uint16_t* dense,
+    int64_t head_stride,
+    int64_t token_stride,
+    void* const* blocks) {
+  int token = blockIdx.x;
+  int head = blockIdx.y;
+  int position = part.first + token;
+  auto* block = static_cast<uint16_t*>(blocks[position / kKvBlockLength]);
+  for (int d = threadIdx.x; d < part.head_size; d += blockDim.x) {
+    int64_t inside = place(part, head, position, d);
+    int64_t outside = head * head_stride + token * token_stride + d;
+    if (kWrite) {
+      block[inside] = dense[outside];
+    } else {
+      dense[outside] = block[inside];
+    }
+  }
+}
+
+int threads_of(const KvPart& part) {
+  return part.head_size <= 64 ? 64 : 128;
+}
+
+}  // namespace
+
+Status
+launch_table_changes(const TableChanges& changes, void** table, Stream stream) {
+  change_table<<<1, kThreads, 0, stream>>>(changes, table);
+  return cudaGetLastError();
+}
+
+Status launch_step_rows(
+    const StepRows& rows,
+    const int32_t* tokens,
+    int32_t* fixed_tokens,
+    int32_t* fixed_lengths,
+    Stream stream) {
+  set_rows<<<1, kMaxRows, 0, stream>>>(
+      rows,
+      tokens,
+      fixed_tokens,
+      fixed_lengths);
+  return cudaGetLastError();
+}
+
+Status launch_write_kv(
+    const KvPart& part,
+    const void* dense,
+    int64_t head_stride,
+    int64_t token_stride,
+    void* const* blocks,
+    Stream stream) {
+  dim3 grid(part.tokens, part.kv_heads);
+  move_kv<true><<<grid, threads_of(part), 0, stream>>>(
+      part,
+      static_cast<uint16_t*>(const_cast<void*>(dense)),
+      head_stride,
+      token_stride,
+      blocks);
+  return cudaGetLastError();
+}
+
+Status launch_read_kv(
+    const KvPart& part,
+    void* const* blocks,
+    void* dense,
+    Stream stream) {
+  dim3 grid(part.tokens, part.kv_heads);
+  move_kv<false><<<grid, threads_of(part), 0, stream>>>(
+      part,
+      static_cast<uint16_t*>(dense),
+      int64_t{part.tokens} * part.head_size,
+      part.head_size,
+      blocks);
+  return cudaGetLastError();
+}
+
+}  // namespace mlxx::kernels::cuda
