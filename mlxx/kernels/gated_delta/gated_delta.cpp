@@ -2,6 +2,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
+#include "mlxx/kernels/gated_delta/gated_delta_device.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -137,6 +138,9 @@ StatefulResult gated_delta(
          in.values.shape(3),
          in.queries.shape(3)},
         mx::float32);
+  }
+  if (covers_device_gated_delta(in, selection)) {
+    return device_gated_delta(in);
   }
   return covers_gated_delta(in, selection) ? cpu_gated_delta(in, selection)
                                            : plain_gated_delta(in);

@@ -26,6 +26,7 @@ struct GatedDeltaInputs {
 // but the mask. Any T: a prompt in one call or in pieces gives the same state,
 // bit for bit.
 //
+// CUDA kernel: all tokens in one launch, the state in registers.
 // Fallback: mlx-lm's operations, token by token. CPU kernel (all float32): the
 // same recurrence with S in the cache of one core for all tokens. The state
 // then lies in memory as [B, Hv, Dk, Dv]; what is returned is a view of it.

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/compiled_function.h"
+#include "mlxx/core/device.h"
 #include "mlxx/kernels/cpu_primitive.h"
 #include "mlxx/kernels/matmul/gemm.h"
 
@@ -191,7 +193,29 @@ mx::array matmul_transposed(
       selection);
 }
 
+namespace {
+
+// MLX's CUDA backend makes a product of each leading index of x.
+mx::array rows_of_one_product(const mx::array& x, const mx::array& weight) {
+  mx::array transposed = mx::transpose(weight);
+  if (x.ndim() < 3 || x.size() == 0 || is_shapeless_tracing()) {
+    return mx::matmul(x, transposed);
+  }
+  int in = x.shape(-1);
+  mx::array y = mx::matmul(
+      mx::reshape(x, {static_cast<int>(x.size() / in), in}),
+      transposed);
+  mx::Shape shape = x.shape();
+  shape.back() = y.shape(-1);
+  return mx::reshape(y, shape);
+}
+
+}  // namespace
+
 std::shared_ptr<const DenseProduct> dense_product(const Selection& selection) {
+  if (!selection.fallback && backend() == Backend::cuda) {
+    return std::make_shared<const DenseProduct>(rows_of_one_product);
+  }
   if (!selection.has_cpu_kernels()) {
     return nullptr;
   }

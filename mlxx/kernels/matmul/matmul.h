@@ -24,8 +24,10 @@ mx::array matmul_transposed(
     const mx::array& weight,
     const Selection& selection);
 
-// matmul_transposed() for parameters that are trained. Null without CPU
-// kernels: mx::matmul, exactly as mlx-lm calls it.
+// What parameters are given as their product. With CPU kernels,
+// matmul_transposed(); on CUDA mx::matmul on all rows at once. Null where plain
+// operations are asked for, and on Metal: mx::matmul, exactly as mlx-lm calls
+// it. That there is one tells quantized_matmul() too that it may choose.
 std::shared_ptr<const DenseProduct> dense_product(const Selection& selection);
 
 }  // namespace mlxx::kernels

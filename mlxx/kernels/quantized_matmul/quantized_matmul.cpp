@@ -1,6 +1,7 @@
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/quantized_matmul/device_matmul.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::kernels {
@@ -23,6 +24,10 @@ mx::array quantized_matmul(const mx::array& x, const Parameter& matrix) {
   }
   const auto& quantization = *matrix.quantization();
   const auto& arrays = matrix.arrays();
+  bool chooses = matrix.product() && backend() == Backend::cuda;
+  if (chooses && !arrays.global_scale) {
+    return device_quantized_matmul(x, arrays, quantization);
+  }
   mx::array y = mx::quantized_matmul(
       x,
       arrays.weight,

@@ -9,7 +9,8 @@
 namespace mlxx::kernels {
 
 // x [..., in] times the transpose of a quantized matrix [out, in], giving
-// [..., out] in x's dtype. Uses the packed form if the parameter has one, else
+// [..., out] in x's dtype. Uses the packed form if the parameter has one; on
+// CUDA, unless plain operations are asked for, device_matmul.h; else
 // mx::quantized_matmul exactly as mlx-lm calls it.
 mx::array quantized_matmul(const mx::array& x, const Parameter& matrix);
 

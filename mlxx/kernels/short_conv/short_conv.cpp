@@ -2,6 +2,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/short_conv/short_conv_cpu.h"
+#include "mlxx/kernels/short_conv/short_conv_device.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -84,6 +85,9 @@ StatefulResult short_conv(
     in.state = mx::zeros(
         {in.x.shape(0), in.weight.shape(1) - 1, in.x.shape(2)},
         in.x.dtype());
+  }
+  if (covers_device_short_conv(in, selection)) {
+    return device_short_conv(in);
   }
   return covers_short_conv(in, selection) ? cpu_short_conv(in, selection)
                                           : plain_short_conv(in);

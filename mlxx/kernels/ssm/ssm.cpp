@@ -4,6 +4,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/ssm/ssm_cpu.h"
+#include "mlxx/kernels/ssm/ssm_device.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -220,6 +221,9 @@ StatefulResult plain_ssm_scan(const SsmInputs& in, int piece_tokens) {
 
 StatefulResult ssm_scan(const SsmInputs& inputs, const Selection& selection) {
   check_shapes(inputs);
+  if (covers_device_ssm_scan(inputs, selection)) {
+    return device_ssm_scan(inputs);
+  }
   return covers_ssm_scan(inputs, selection) ? cpu_ssm_scan(inputs, selection)
                                             : plain_ssm_scan(inputs);
 }

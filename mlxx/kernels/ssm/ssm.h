@@ -34,6 +34,7 @@ struct SsmInputs {
 // state alone, and its y means nothing. Differentiable in all but mask and
 // lengths.
 //
+// CUDA kernel: the recurrence in one launch, the state in registers.
 // Fallback: mlx-lm's chunked form, 256 tokens at a time, for any L. CPU kernel
 // (all float32, and the mask's own word on lengths): the recurrence token by
 // token with S in the cache of one core, so that a prompt in one call or in
