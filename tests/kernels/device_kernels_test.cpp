@@ -1,0 +1,271 @@
+// Kernels that MLX compiles for the GPU, against plain operations. On a machine
+// without one these are their fallbacks.
+#include <gtest/gtest.h>
+
+#include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
+#include "mlxx/kernels/gated_delta/gated_delta_device.h"
+#include "mlxx/kernels/quantized_matmul/device_matmul.h"
+#include "mlxx/kernels/short_conv/short_conv_cpu.h"
+#include "mlxx/kernels/short_conv/short_conv_device.h"
+#include "mlxx/kernels/ssm/ssm_device.h"
+#include "tests/kernels/relative_error.h"
+
+namespace mlxx::kernels {
+namespace {
+
+mx::array numbers(const mx::Shape& shape, uint64_t seed, mx::Dtype dtype) {
+  mx::array x = mx::astype(normal(shape, seed), dtype);
+  mx::eval(x);
+  return x;
+}
+
+// Rounding of one number, and what products of such numbers may be off by.
+float epsilon(mx::Dtype dtype) {
+  return dtype == mx::bfloat16 ? 0.008f : dtype == mx::float16 ? 0.001f : 1e-4f;
+}
+
+struct Form {
+  int bits;
+  int group;
+  const char* mode;
+};
+
+constexpr Form kForms[] = {
+    {4, 64, "affine"},
+    {4, 32, "affine"},
+    {4, 128, "affine"},
+    {8, 64, "affine"},
+    {8, 32, "affine"},
+    {3, 64, "affine"},
+    {5, 32, "affine"},
+    {6, 64, "affine"},
+    {2, 128, "affine"},
+    {4, 32, "mxfp4"},
+    {4, 16, "nvfp4"},
+    {8, 32, "mxfp8"},
+};
+
+WeightArrays
+quantized(const Form& form, const mx::Shape& shape, mx::Dtype dtype) {
+  auto parts =
+      mx::quantize(numbers(shape, 3, dtype), form.group, form.bits, form.mode);
+  mx::eval(parts);
+  return {
+      parts[0],
+      parts[1],
+      parts.size() > 2 ? std::optional(parts[2]) : std::nullopt,
+      std::nullopt};
+}
+
+mx::array reference(const WeightArrays& arrays, const QuantizationSpec& spec) {
+  auto whole = [](const mx::array& a) {
+    bool is_float = mx::issubdtype(a.dtype(), mx::floating);
+    return is_float ? mx::astype(a, mx::float32) : a;
+  };
+  return mx::astype(
+      mx::dequantize(
+          arrays.weight,
+          whole(*arrays.scales),
+          arrays.biases ? std::optional(whole(*arrays.biases)) : std::nullopt,
+          spec.group_size,
+          spec.bits,
+          spec.mode),
+      mx::float32);
+}
+
+constexpr mx::Dtype kDtypes[] = {mx::bfloat16, mx::float16, mx::float32};
+
+TEST(DeviceMatmul, DequantizesEveryForm) {
+  for (const Form& form : kForms) {
+    for (mx::Dtype dtype : kDtypes) {
+      QuantizationSpec spec{form.group, form.bits, form.mode};
+      auto arrays = quantized(form, {40, 384}, dtype);
+      mx::array got = device_dequantize(arrays, spec, dtype);
+      EXPECT_EQ(got.dtype(), dtype);
+      EXPECT_LT(relative_error(got, reference(arrays, spec)), epsilon(dtype))
+          << form.mode << form.bits << " " << form.group;
+      auto stack = quantized(form, {3, 8, 256}, dtype);
+      EXPECT_EQ(
+          device_dequantize(stack, spec, dtype).shape(),
+          (mx::Shape{3, 8, 256}));
+      EXPECT_LT(
+          relative_error(
+              device_dequantize(stack, spec, dtype),
+              reference(stack, spec)),
+          epsilon(dtype));
+    }
+  }
+}
+
+TEST(DeviceMatmul, MultipliesAnyNumberOfRows) {
+  for (const Form& form : kForms) {
+    for (mx::Dtype dtype : kDtypes) {
+      QuantizationSpec spec{form.group, form.bits, form.mode};
+      // 40 outputs: no whole number of a block's 16.
+      auto arrays = quantized(form, {40, 384}, dtype);
+      mx::array dense = mx::transpose(reference(arrays, spec));
+      for (int rows : {1, 3, 8, 9, 31, 64, 65, 130}) {
+        mx::array x = numbers({rows, 384}, rows, dtype);
+        mx::array got = device_quantized_matmul(x, arrays, spec);
+        EXPECT_EQ(got.dtype(), dtype);
+        EXPECT_LT(
+            relative_error(got, mx::matmul(mx::astype(x, mx::float32), dense)),
+            // MLX rounds sums of scaled parts; TF32 where it is on.
+            2 * std::max(epsilon(dtype), 1e-3f))
+            << form.mode << form.bits << " " << form.group << " " << rows;
+      }
+    }
+  }
+}
+
+TEST(DeviceMatmul, TakesAllLeadingAxesAsRowsOfOneProduct) {
+  QuantizationSpec spec{64, 4, "affine"};
+  auto arrays = quantized({4, 64, "affine"}, {48, 256}, mx::bfloat16);
+  for (int rows : {6, 90}) {
+    mx::array x = numbers({rows, 256}, 5, mx::bfloat16);
+    mx::array expected = device_quantized_matmul(x, arrays, spec);
+    mx::array deep = device_quantized_matmul(
+        mx::reshape(x, {2, rows / 2, 1, 256}),
+        arrays,
+        spec);
+    EXPECT_EQ(deep.shape(), (mx::Shape{2, rows / 2, 1, 48}));
+    EXPECT_TRUE(same_bits(mx::reshape(deep, {rows, 48}), expected));
+  }
+  mx::array none = mx::zeros({0, 256}, mx::bfloat16);
+  EXPECT_EQ(
+      device_quantized_matmul(none, arrays, spec).shape(),
+      (mx::Shape{0, 48}));
+}
+
+TEST(DeviceMatmul, GradientIsThatOfTheDenseProduct) {
+  QuantizationSpec spec{64, 4, "affine"};
+  auto arrays = quantized({4, 64, "affine"}, {48, 256}, mx::float32);
+  mx::array dense = mx::transpose(reference(arrays, spec));
+  for (int rows : {4, 80}) {
+    mx::array x = numbers({rows, 256}, 5, mx::float32);
+    mx::array g = numbers({rows, 48}, 6, mx::float32);
+    auto of = [&](auto product) {
+      return mx::vjp(
+                 [&](const std::vector<mx::array>& in) {
+                   return std::vector<mx::array>{product(in[0])};
+                 },
+                 {x},
+                 {g})
+          .second[0];
+    };
+    mx::array got = of([&](const mx::array& in) {
+      return device_quantized_matmul(in, arrays, spec);
+    });
+    mx::array expected =
+        of([&](const mx::array& in) { return mx::matmul(in, dense); });
+    EXPECT_LT(relative_error(got, expected), 2e-3f);
+  }
+}
+
+// Batches where a device kernel and plain operations must agree.
+TEST(DeviceScans, GatedDeltaAgreesWithItsPlainOperations) {
+  for (mx::Dtype dtype : kDtypes) {
+    for (bool per_key : {false, true}) {
+      for (bool masked : {false, true}) {
+        int B = 2, T = 9, Hk = 2, Hv = 4, Dk = 48, Dv = 30;
+        auto unit = [&](uint64_t seed, const mx::Shape& shape) {
+          return mx::astype(mx::sigmoid(normal(shape, seed)), mx::float32);
+        };
+        mx::Shape gates =
+            per_key ? mx::Shape{B, T, Hv, Dk} : mx::Shape{B, T, Hv};
+        mx::array scale(0.15f, dtype);
+        GatedDeltaInputs in{
+            mx::multiply(numbers({B, T, Hk, Dk}, 1, dtype), scale),
+            mx::multiply(numbers({B, T, Hk, Dk}, 2, dtype), scale),
+            numbers({B, T, Hv, Dv}, 3, dtype),
+            unit(4, gates),
+            unit(5, {B, T, Hv}),
+            numbers({B, Hv, Dv, Dk}, 6, mx::float32),
+            std::nullopt};
+        if (masked) {
+          in.mask = mx::greater(
+              mx::expand_dims(mx::array({9, 5}), 1),
+              mx::expand_dims(mx::arange(T), 0));
+        }
+        auto got = device_gated_delta(in);
+        auto expected = plain_gated_delta(in);
+        EXPECT_EQ(got.out.dtype(), dtype);
+        EXPECT_LT(
+            relative_error(got.state, expected.state),
+            2 * epsilon(dtype));
+        mx::array first = mx::slice(got.out, {0, 0, 0, 0}, {B, 5, Hv, Dv});
+        mx::array wanted =
+            mx::slice(expected.out, {0, 0, 0, 0}, {B, 5, Hv, Dv});
+        EXPECT_LT(relative_error(first, wanted), 2 * epsilon(dtype));
+      }
+    }
+  }
+}
+
+TEST(DeviceScans, SsmAgreesWithThePlainScan) {
+  for (mx::Dtype dtype : kDtypes) {
+    for (int padding : {0, 4}) {
+      int B = 2, L = 11, H = 4, Dh = 18, G = 2, N = 40;
+      SsmInputs in{
+          numbers({B, L, H, Dh}, 1, dtype),
+          numbers({H}, 2, mx::float32),
+          numbers({B, L, G, N}, 3, dtype),
+          numbers({B, L, G, N}, 4, dtype),
+          numbers({H}, 5, mx::float32),
+          numbers({B, L, H}, 6, dtype),
+          numbers({H}, 7, mx::float32),
+          0.001f,
+          10.0f,
+          numbers({B, H, Dh, N}, 8, mx::float32),
+          std::nullopt,
+          std::nullopt};
+      if (padding > 0) {
+        in.lengths = mx::array({L, L - padding}, mx::int32);
+        in.mask = mx::greater(
+            mx::expand_dims(*in.lengths, 1),
+            mx::expand_dims(mx::arange(L), 0));
+      }
+      auto got = device_ssm_scan(in);
+      auto expected = plain_ssm_scan(in);
+      int kept = L - padding;
+      EXPECT_LT(
+          relative_error(
+              mx::slice(got.out, {0, 0, 0, 0}, {B, kept, H, Dh}),
+              mx::slice(expected.out, {0, 0, 0, 0}, {B, kept, H, Dh})),
+          2 * std::max(epsilon(dtype), 1e-3f));
+      EXPECT_LT(
+          relative_error(got.state, expected.state),
+          2 * std::max(epsilon(dtype), 1e-3f));
+    }
+  }
+}
+
+TEST(DeviceScans, ShortConvAgreesWithItsPlainOperations) {
+  for (mx::Dtype dtype : kDtypes) {
+    for (int parts = 0; parts < 8; ++parts) {
+      int B = 2, L = 10, C = 130, W = 4;
+      ShortConvInputs in{
+          numbers({B, L, C}, 1, dtype),
+          numbers({C, W, 1}, 2, dtype),
+          std::nullopt,
+          (parts & 2) != 0,
+          numbers({B, W - 1, C}, 4, dtype),
+          std::nullopt};
+      if (parts & 1) {
+        in.bias = numbers({C}, 3, dtype);
+      }
+      if (parts & 4) {
+        in.lengths = mx::array({2, 10}, mx::int32);
+      }
+      auto got = device_short_conv(in);
+      auto expected = plain_short_conv(in);
+      EXPECT_LT(
+          relative_error(got.out, expected.out),
+          2 * std::max(epsilon(dtype), 1e-3f));
+      EXPECT_TRUE(same_bits(got.state, expected.state));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlxx::kernels
