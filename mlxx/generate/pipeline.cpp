@@ -66,6 +66,7 @@ Pipeline load_pipeline(
       options.extra_eos_tokens,
       summary.vocab_size);
   pipeline.bos_id = part.bos_id;
+  pipeline.eos_id = part.eos_id;
   pipeline.add_bos = part.special.add_bos;
   pipeline.tokenizer = std::move(part.tokenizer);
   pipeline.chat_template = std::move(part.chat_template);

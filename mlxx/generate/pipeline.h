@@ -32,6 +32,7 @@ struct Pipeline {
   // Union of tokenizer, config, nested text config and generation_config.
   std::set<int32_t> eos_ids;
   std::optional<int32_t> bos_id;
+  std::optional<int32_t> eos_id;  // the tokenizer's, which closes a text
   // tokenizer_config's add_bos_token, if it says anything.
   std::optional<bool> add_bos;
   int context_length = 0;  // tokens, prompt and answer together; 0 if unknown

@@ -86,6 +86,7 @@ TextPart load_text_part(
   const hub::TextFiles& files = checkpoint.text_beside_tokenizer();
   part.special = text::read_special_tokens(files.tokenizer_config_json);
   part.bos_id = find_token(*part.tokenizer, part.special.bos, "bos_token");
+  part.eos_id = find_token(*part.tokenizer, part.special.eos, "eos_token");
   compile_templates(files, options, part);
   part.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return part;
@@ -101,8 +102,8 @@ std::set<int32_t> eos_ids_of(
       checkpoint.generation_config(),
       vocab_size);
   const auto& tokenizer = *part.tokenizer;
-  if (auto id = find_token(tokenizer, part.special.eos, "eos_token")) {
-    ids.insert(*id);
+  if (part.eos_id) {
+    ids.insert(*part.eos_id);
   }
   for (const std::string& token : more) {
     auto id = tokenizer.token_to_id(token);

@@ -34,6 +34,7 @@ struct TextPart {
   std::string tool_template_source;
   text::SpecialTokens special;
   std::optional<int32_t> bos_id;
+  std::optional<int32_t> eos_id;  // what closes a text; special.eos
   double seconds = 0;  // it took
 };
 
