@@ -193,18 +193,19 @@ struct StepInput {
   void* const* blocks = nullptr;     // [rows, blocks_stride]
   int blocks_stride = 0;
   // No row's length exceeds it in any step run from this launch (or from a
-  // graph captured from it): how finely attention is split depends on it and
-  // on nothing else.
+  // graph captured from it): so many blocks attention has. A row's bits do not
+  // depend on it.
   int longest = 0;
-  // A row's bits are then the same for any `rows` and `longest`. Otherwise they
-  // are the same for all `rows` in 1..8, and for all in 9..64, while `longest`
-  // is the same.
+  // A row's bits are then the same for any `rows`, at a high price above 8 of
+  // them. Otherwise they are the same for all `rows` in 1..8, and for all in
+  // 9..64.
   bool deterministic = false;
 };
 
-// Bytes for steps of at most `max_rows` rows, aligned to 256. The memory must
-// be zeroed once before its first step.
-size_t workspace_bytes(const Decoder& decoder, int max_rows);
+// Bytes for steps of at most `max_rows` rows whose `longest` is at most this
+// one, aligned to 256. The memory must be zeroed once before its first step.
+size_t
+workspace_bytes(const Decoder& decoder, int max_rows, int longest = 131072);
 
 // logits: [rows, V] float32.
 Status launch_step(

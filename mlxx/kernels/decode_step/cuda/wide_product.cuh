@@ -1,0 +1,234 @@
+#pragma once
+
+// Products of 9 to 64 rows. A block has 8 strips of 16 rows of W, two a warp,
+// and two warps share a pair's columns; W becomes bfloat16 fragments in
+// registers, x goes through shared memory as the cores of its layout. The
+// blocks of a cluster share the columns of the same strips and add up what they
+// have in each other's memory, in the order of their ranks.
+
+#include <cooperative_groups.h>
+
+#include "product_ends.cuh"
+#include "weight_formats.cuh"
+
+namespace mlxx::kernels::cuda {
+
+inline constexpr int kWideStrips = 8;
+inline constexpr int kWideStages = 4;
+inline constexpr int kWideShare = 2;  // warps of a pair of strips
+
+// CORES: rows / 8, padded to 2, 4 or 8.
+template <int CORES>
+struct WideMemory {
+  static constexpr int kStage = kWideShare * CORES * 64;  // uint4
+  static constexpr int kRowStride = 20;  // floats: 16 and no bank conflicts
+  static constexpr int kStripFloats = CORES * 8 * kRowStride;
+  static constexpr size_t kStages = size_t{kWideStages} * kStage * 16;
+  static constexpr size_t kPartials =
+      size_t{kWideShare} * kWideStrips * kStripFloats * 4;
+  static constexpr size_t kFirst = kStages > kPartials ? kStages : kPartials;
+  // [ranks][strips / ranks][rows][16]
+  static constexpr size_t kReceived = size_t{kWideStrips} * CORES * 8 * 16 * 4;
+  static constexpr size_t bytes(int ranks) {
+    return kFirst + (ranks > 1 ? kReceived : 0);
+  }
+};
+
+__device__ __forceinline__ void load_cores(unsigned* to, unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address));
+}
+
+template <typename TILE, int CORES>
+__global__ void __launch_bounds__(256, CORES == 8 ? 1 : 2)
+    wide_product(const __grid_constant__ Product p, int ranks) {
+  namespace cg = cooperative_groups;
+  using Memory = WideMemory<CORES>;
+  constexpr int kAhead = 2;  // stages of W in registers
+  extern __shared__ uint4 memory[];
+  __shared__ float inverse_rms[CORES * 8];
+  const int lane = threadIdx.x & 31;
+  const int warp = threadIdx.x >> 5;
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  const int share = warp & 1;
+  const int rank = blockIdx.x % ranks;
+  const int first = blockIdx.x / ranks * kWideStrips;
+#if __CUDA_ARCH__ >= 900
+  cg::cluster_group cluster = cg::this_cluster();
+  if (ranks > 1) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+  }
+#endif
+  int strip[2];
+#pragma unroll
+  for (int s = 0; s < 2; s++) {
+    strip[s] = min(first + (warp >> 1) * 2 + s, p.strips - 1);
+  }
+  const int pairs = (p.tiles + kWideShare - 1) / kWideShare;
+  const int per = (pairs + ranks - 1) / ranks;
+  const int begin = rank * per * kWideShare;
+  const int end = min(p.tiles, begin + per * kWideShare);
+  const int stages = (max(end - begin, 0) + kWideShare - 1) / kWideShare;
+
+  TILE w[kAhead][2];
+  auto load = [&](int d, int stage) {
+    int tile = begin + stage * kWideShare + share;
+    if (tile < end) {
+#pragma unroll
+      for (int s = 0; s < 2; s++) {
+        load_tile(w[d][s], p.codes, p.scales, strip[s], p.tiles, tile, lane);
+      }
+    }
+  };
+#pragma unroll
+  for (int d = 0; d < kAhead; d++) {
+    load(d, d);
+  }
+  if (p.fetch_own && share == 0 && lane == 0 && end > begin) {
+    size_t tile_bytes = size_t{512} * TILE::kCodes;
+    for (int s = 0; s < 2; s++) {
+      Ahead own = {
+          reinterpret_cast<const char*>(p.codes) +
+              (static_cast<size_t>(strip[s]) * p.tiles + begin) * tile_bytes,
+          (end - begin) * tile_bytes};
+      prefetch(own, 0, 1);
+    }
+  }
+  let_next_start();
+  wait_for_previous();
+
+  const uint4* x = reinterpret_cast<const uint4*>(p.x.data) +
+      static_cast<size_t>(begin) * CORES * 64;
+  const int x_size = (end - begin) * CORES * 64;
+  auto fetch = [&](int stage) {
+    for (int i = threadIdx.x; i < Memory::kStage; i += 256) {
+      int at = stage * Memory::kStage + i;
+      if (at < x_size) {
+        unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(
+            memory + stage % kWideStages * Memory::kStage + i));
+        asm volatile(
+            "cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to),
+            "l"(x + at));
+      }
+    }
+    asm volatile("cp.async.commit_group;");
+  };
+#pragma unroll
+  for (int i = 0; i < kWideStages - 1; i++) {
+    fetch(i);
+  }
+  if (p.squares) {
+#pragma unroll
+    for (int i = 0; i < CORES; i++) {
+      RowSquares squares;
+      squares.load(p, warp + 8 * i, lane);
+      float r = squares.inverse_rms(p, warp + 8 * i, lane);
+      if (lane == 0) {
+        inverse_rms[warp + 8 * i] = r;
+      }
+    }
+  }
+
+  float acc[2][CORES][4] = {};
+  const unsigned memory_at =
+      static_cast<unsigned>(__cvta_generic_to_shared(memory));
+  // Lane's row of core (lane / 8 % 2) of columns and (lane / 16) of rows.
+  const unsigned lane_at =
+      ((lane >> 3 & 1) * CORES + (lane >> 4)) * 128 + (lane & 7) * 16;
+  for (int from = 0; from < stages; from += kAhead) {
+#pragma unroll
+    for (int d = 0; d < kAhead; d++) {
+      const int stage = from + d;
+      asm volatile("cp.async.wait_group %0;" ::"n"(kWideStages - 2));
+      __syncthreads();
+      fetch(stage + kWideStages - 1);
+      if (begin + stage * kWideShare + share < end) {
+        unsigned a[2][4][4];
+        w[d][0].fragments(a[0], t);
+        w[d][1].fragments(a[1], t);
+        load(d, stage + kAhead);
+        const unsigned tile_at = memory_at +
+            (stage % kWideStages * Memory::kStage + share * CORES * 64) * 16 +
+            lane_at;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+#pragma unroll
+          for (int n = 0; n < CORES; n += 2) {
+            unsigned b[4];
+            load_cores(b, tile_at + (k * 2 * CORES + n) * 128);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+              mma(acc[s][n], a[s][k], b[0], b[1]);
+              mma(acc[s][n + 1], a[s][k], b[2], b[3]);
+            }
+          }
+        }
+      }
+    }
+  }
+  if (p.ahead.bytes && threadIdx.x == 0) {
+    prefetch(p.ahead, blockIdx.x, gridDim.x);
+  }
+  asm volatile("cp.async.wait_group 0;");
+  __syncthreads();
+
+  // partials [share][strip][row m][column o]
+  float* partials = reinterpret_cast<float*>(memory);
+#pragma unroll
+  for (int s = 0; s < 2; s++) {
+    float* mine = partials +
+        (share * kWideStrips + (warp >> 1) * 2 + s) * Memory::kStripFloats;
+#pragma unroll
+    for (int n = 0; n < CORES; n++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        int m = n * 8 + 2 * t + (i & 1);
+        mine[m * Memory::kRowStride + g + (i >> 1) * 8] =
+            acc[s][n][i] * TILE::kFactor;
+      }
+    }
+  }
+  __syncthreads();
+  const int owned = kWideStrips / ranks;
+  constexpr int kStripSums = CORES * 8 * 16;
+  auto local = [&](int e) {
+    int s = e / kStripSums;
+    int m = e % kStripSums / 16;
+    const float* at =
+        partials + s * Memory::kStripFloats + m * Memory::kRowStride + e % 16;
+    return at[0] + at[kWideStrips * Memory::kStripFloats];
+  };
+  float* received = reinterpret_cast<float*>(
+      reinterpret_cast<char*>(memory) + Memory::kFirst);
+#if __CUDA_ARCH__ >= 900
+  if (ranks > 1) {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    for (int e = threadIdx.x; e < kWideStrips * kStripSums; e += 256) {
+      int owner = e / kStripSums / owned;
+      float* to = cluster.map_shared_rank(received, owner);
+      to[(rank * owned) * kStripSums + e % (owned * kStripSums)] = local(e);
+    }
+    cluster.sync();
+  }
+#endif
+  for (int e = threadIdx.x; e < owned * kStripSums; e += 256) {
+    float sum = 0;
+    if (ranks == 1) {
+      sum = local(e);
+    } else {
+      for (int r = 0; r < ranks; r++) {
+        sum += received[r * owned * kStripSums + e];
+      }
+    }
+    int m = e % kStripSums / 16;
+    int s = first + rank * owned + e / kStripSums;
+    EndInputs in;
+    load_constants(p, s * 16 + e % 16, in);
+    load_stream(p, m, s * 16 + e % 16, in);
+    finish(p, m, s, e % 16, sum, p.squares ? inverse_rms[m] : 1.f, in);
+  }
+}
+
+}  // namespace mlxx::kernels::cuda
