@@ -69,22 +69,22 @@ void DecoderSteps::make_room(int rows, int blocks) {
   // Steps that were launched still use what is given up here.
   mx::synchronize(default_stream());
   captured_.clear();
-  if (rows > max_rows_) {
-    max_rows_ = rows <= kFewRows ? kFewRows : cuda::kMaxRows;
-    constexpr size_t kLine = 256;
-    size_t bytes = cuda::workspace_bytes(decoder_, max_rows_);
-    workspace_.reset();
-    workspace_ = zero_array(
-        {static_cast<int>((bytes + kLine - 1) / kLine),
-         static_cast<int>(kLine)},
-        mx::uint8);
-    logits_ = zero_array({max_rows_, vocabulary()}, mx::float32);
-    rows_ = zero_array({2, max_rows_}, mx::int32);
-  }
   stride_ = std::max<int>(
       {stride_,
        kFewBlocks,
        static_cast<int>(std::bit_ceil(static_cast<unsigned>(blocks)))});
+  max_rows_ = std::max(max_rows_, rows <= kFewRows ? kFewRows : cuda::kMaxRows);
+  constexpr size_t kLine = 256;
+  size_t bytes = cuda::workspace_bytes(
+      decoder_,
+      max_rows_,
+      stride_ * cuda::kKvBlockLength);
+  workspace_.reset();
+  workspace_ = zero_array(
+      {static_cast<int>((bytes + kLine - 1) / kLine), static_cast<int>(kLine)},
+      mx::uint8);
+  logits_ = zero_array({max_rows_, vocabulary()}, mx::float32);
+  rows_ = zero_array({2, max_rows_}, mx::int32);
   table_ = zero_array({max_rows_, stride_}, mx::uint64);
   known_.assign(size_t(max_rows_) * stride_, nullptr);
 }
