@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -116,9 +117,11 @@ std::shared_ptr<server::EnginePort> make_engine(
     pool.adapters_folder = *options.adapters_dir;
   }
   // Of a whole folder, each when it is asked for.
-  std::vector<std::string> load_first;
-  if (!options.models.empty()) {
-    load_first.push_back(list->list().front().name);
+  std::vector<std::string> named;
+  for (const auto& model : list->list()) {
+    if (named.size() < options.models.size()) {
+      named.push_back(model.name);
+    }
   }
   return server::make_local_engine(
       options.engine,
@@ -134,7 +137,7 @@ std::shared_ptr<server::EnginePort> make_engine(
         }
         return source;
       },
-      load_first);
+      named);
 }
 
 // What the process does that --supervise starts: it has the models, and ends
@@ -150,10 +153,18 @@ int run_engine(const ServeOptions& options) {
 }
 
 std::shared_ptr<server::EnginePort> start_supervised_engine(
-    std::vector<std::string> arguments) {
+    std::vector<std::string> arguments,
+    std::shared_ptr<engine::ModelList> list) {
   arguments.emplace_back("--as-engine");
   server::RemoteEngineOptions remote;
   remote.start = [arguments] { return start_engine_process(arguments); };
+  remote.on_loaded = [list](const std::vector<std::string>& loaded) {
+    for (const auto& model : list->list()) {
+      list->set_loaded(
+          model.name,
+          std::ranges::find(loaded, model.name) != loaded.end());
+    }
+  };
   return server::make_remote_engine(std::move(remote));
 }
 
@@ -220,8 +231,9 @@ int run(ServeOptions options, const std::vector<std::string>& arguments) {
   services->template_variables = std::make_shared<OrderedJson>(
       parse_ordered_json(options.chat_template_args, "--chat-template-args"));
   services->max_unsent_bytes = options.http.limits.max_unsent_bytes;
-  services->engine = options.supervise ? start_supervised_engine(arguments)
-                                       : make_engine(options, list);
+  services->engine = options.supervise
+      ? start_supervised_engine(arguments, list)
+      : make_engine(options, list);
   std::atomic<server::HttpServer*> serving{nullptr};
   services->connections = [&serving] {
     auto* http = serving.load();

@@ -189,7 +189,7 @@ MemoryReservation ModelPool::reserve(
   return budget_.reserve("models", bytes);
 }
 
-LoadedModel& ModelPool::load(const std::string& name) {
+LoadedModel& ModelPool::load(const std::string& name, bool strict) {
   const ModelList::Opened opened = list_->open(name);
   const size_t bytes = predicted_weights(opened, kernels_);
   MemoryReservation expected = reserve("the weights", name, bytes);
@@ -218,16 +218,34 @@ LoadedModel& ModelPool::load(const std::string& name) {
       std::chrono::duration<double>(Clock::now() - start).count(),
       entry->weight_bytes);
   LoadedModel& loaded = *loaded_.emplace(name, std::move(entry)).first->second;
-  mount_again(loaded);
+  mount_again(loaded, strict);
   return loaded;
 }
 
-LoadedModel& ModelPool::find_or_load(const std::string& model) {
+LoadedModel& ModelPool::find_or_load(const std::string& model, bool strict) {
   const std::string name = list_->resolve(model);
   auto found = loaded_.find(name);
-  LoadedModel& entry = found == loaded_.end() ? load(name) : *found->second;
+  LoadedModel& entry =
+      found == loaded_.end() ? load(name, strict) : *found->second;
   entry.last_used = now();
   return entry;
+}
+
+void ModelPool::load_first(const std::string& model) {
+  find_or_load(model, /*strict=*/true);
+}
+
+void ModelPool::check(const std::string& model) {
+  const ModelList::Opened opened = list_->open(model);
+  const size_t bytes = predicted_weights(opened, kernels_);
+  if (budget_.limit() > 0 && bytes > budget_.limit()) {
+    fail(
+        ErrorKind::out_of_memory,
+        kAdmission,
+        "the weights take {} bytes, the budget is {}",
+        bytes,
+        budget_.limit());
+  }
 }
 
 std::shared_ptr<Runner> ModelPool::runner(const std::string& model) {
@@ -335,6 +353,10 @@ RerankAnswer ModelPool::rerank(const RerankRequest& request) {
 
 SourceStats ModelPool::source_stats() const {
   MemoryUse memory = memory_use();
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : loaded_) {
+    names.push_back(name);
+  }
   return {
       .prefixes = prefixes_.stats(),
       .memory_budget = budget_.limit(),
@@ -342,7 +364,7 @@ SourceStats ModelPool::source_stats() const {
       .pooled_memory = memory.cache,
       .weights = weights_,
       .rows = rows_,
-      .loaded = static_cast<int>(loaded_.size()),
+      .loaded_models = std::move(names),
       .loads = loads_,
       .unloads = unloads_};
 }

@@ -69,6 +69,9 @@ class ModelPool final :
   // answers; out_of_memory, at [memory_admission] if its weights alone are
   // above the budget, else at [models]: others are in use, so ask again.
   std::shared_ptr<Runner> runner(const std::string& model) override;
+  // Errors also for adapters that can't be mounted.
+  void load_first(const std::string& model) override;
+  void check(const std::string& model) override;
   std::unique_ptr<Lease>
   admit(Runner& runner, const Request& request, bool alone) override;
   void tick() override;
@@ -110,14 +113,15 @@ class ModelPool final :
   class RowsLease;
   using Clock = std::chrono::steady_clock;
 
-  LoadedModel& find_or_load(const std::string& model);
+  LoadedModel& find_or_load(const std::string& model, bool strict = false);
   AdapterEntry mount(
       LoadedModel& entry,
       const std::string& name,
       const std::filesystem::path& path);
   // After a model was loaded; those that can't be mounted are said and dropped.
-  void mount_again(LoadedModel& entry);
-  LoadedModel& load(const std::string& name);
+  // `strict`: not dropped, but an error.
+  void mount_again(LoadedModel& entry, bool strict);
+  LoadedModel& load(const std::string& name, bool strict);
   MemoryReservation
   reserve(std::string_view what, const std::string& name, size_t bytes);
   bool is_held(const LoadedModel& entry) const;

@@ -59,7 +59,7 @@ AdapterEntry ModelPool::mount(
   return entry_of(entry.name, path, info);
 }
 
-void ModelPool::mount_again(LoadedModel& entry) {
+void ModelPool::mount_again(LoadedModel& entry, bool strict) {
   auto known = adapters_.find(entry.name);
   if (known == adapters_.end() || !entry.runner) {
     return;
@@ -69,6 +69,9 @@ void ModelPool::mount_again(LoadedModel& entry) {
       mount(entry, adapter.first, adapter.second);
       return false;
     } catch (const Error& error) {
+      if (strict) {
+        throw;
+      }
       log_warning(
           "the adapter {} of {} is not mounted: {}",
           adapter.first,
@@ -109,7 +112,17 @@ AdapterEntry ModelPool::mount_adapter(
         folder);
   }
   LoadedModel& entry = find_or_load(model);
-  AdapterEntry mounted = mount(entry, name, path);
+  AdapterEntry mounted;
+  try {
+    mounted = mount(entry, name, path);
+  } catch (const Error& error) {
+    // Who asked chose the files.
+    if (error.kind() == ErrorKind::bad_file ||
+        error.kind() == ErrorKind::unsupported) {
+      throw Error(ErrorKind::invalid_request, error.what());
+    }
+    throw;
+  }
   adapters_[entry.name][name] = path;
   return mounted;
 }

@@ -115,6 +115,14 @@ class ModelSource {
   // out_of_memory, bad_file.
   virtual std::shared_ptr<Runner> runner(const std::string& model) = 0;
 
+  // For the start of a server. Loads it, whatever it makes, with all that was
+  // given for it.
+  virtual void load_first(const std::string& model) {
+    runner(model);
+  }
+  // Throws what loading it would throw, as far as its files tell.
+  virtual void check(const std::string& /* model */) {}
+
   // Room for a request, before anything of it is computed. Nothing: it does not
   // fit now and will when others are done. out_of_memory with the place
   // "memory_admission" and the numbers if it never will. `alone`: nothing else

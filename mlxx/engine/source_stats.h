@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 // What models and kept states take; knows nothing of arrays.
 namespace mlxx::engine {
@@ -34,7 +35,7 @@ struct SourceStats {
   size_t pooled_memory = 0;  // freed, kept for new arrays
   size_t weights = 0;        // of loaded models
   size_t rows = 0;           // promised to requests that run
-  int loaded = 0;            // models
+  std::vector<std::string> loaded_models = {};  // their names
   uint64_t loads = 0;
   uint64_t unloads = 0;
 };

@@ -1,5 +1,6 @@
 #include "mlxx/server/engine_host.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -73,6 +74,10 @@ class Host {
   template <typename Answer>
   auto answer_to(uint64_t id) {
     return [this, id](Answer answer, std::exception_ptr problem) {
+      {
+        std::lock_guard lock(mutex_);
+        unwanted_.erase(id);
+      }
       if (problem) {
         tell_error(id, "answer", problem);
       } else {
@@ -189,25 +194,39 @@ class Host {
       if (found != running_.end()) {
         inner = found->second.id;
       }
+      auto asked = unwanted_.find(id);
+      if (asked != unwanted_.end()) {
+        *asked->second = true;
+      }
     }
     if (inner) {
       engine_.cancel(*inner);
     }
   }
 
+  // For a request whose answer is one message: cancel() makes it false.
+  std::function<bool()> wanted(uint64_t id) {
+    auto is_unwanted = std::make_shared<std::atomic<bool>>(false);
+    std::lock_guard lock(mutex_);
+    unwanted_[id] = is_unwanted;
+    return [is_unwanted] { return !*is_unwanted; };
+  }
+
   void embed(uint64_t id, engine::EmbedRequest request) {
+    request.is_wanted = wanted(id);
     try {
       engine_.embed(std::move(request), answer_to<engine::EmbedAnswer>(id));
     } catch (const std::exception&) {
-      tell_error(id, "answer", std::current_exception());
+      answer_to<engine::EmbedAnswer>(id)({}, std::current_exception());
     }
   }
 
   void rerank(uint64_t id, engine::RerankRequest request) {
+    request.is_wanted = wanted(id);
     try {
       engine_.rerank(std::move(request), answer_to<engine::RerankAnswer>(id));
     } catch (const std::exception&) {
-      tell_error(id, "answer", std::current_exception());
+      answer_to<engine::RerankAnswer>(id)({}, std::current_exception());
     }
   }
 
@@ -243,6 +262,7 @@ class Host {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Running> running_;
+  std::map<uint64_t, std::shared_ptr<std::atomic<bool>>> unwanted_;
   bool ended_ = false;
   std::vector<std::thread> waiting_;
   Outbox outbox_;

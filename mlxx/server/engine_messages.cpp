@@ -172,7 +172,7 @@ void fields(Archive& archive, engine::SourceStats& value) {
   archive("pooled_memory", value.pooled_memory);
   archive("weights", value.weights);
   archive("rows", value.rows);
-  archive("loaded", value.loaded);
+  archive("loaded_models", value.loaded_models);
   archive("loads", value.loads);
   archive("unloads", value.unloads);
 }

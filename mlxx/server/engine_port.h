@@ -57,7 +57,8 @@ class EnginePort {
 std::shared_ptr<EnginePort> make_local_engine(
     const engine::EngineOptions& options,
     std::function<std::unique_ptr<engine::ModelSource>()> make_source,
-    // Loaded as soon as the engine runs. Empty: ready at once.
-    const std::vector<std::string>& load_first);
+    // The first one is loaded as soon as the engine runs, the others are
+    // checked; if one can't be served, none is. Empty: ready at once.
+    const std::vector<std::string>& models);
 
 }  // namespace mlxx::server

@@ -43,9 +43,19 @@ class Later {
     std::lock_guard lock(mutex_);
     return std::exchange(response_, std::nullopt);
   }
+  void set_unwanted() {
+    std::lock_guard lock(mutex_);
+    is_wanted_ = false;
+  }
+  // Whether the client still waits.
+  bool is_wanted() const {
+    std::lock_guard lock(mutex_);
+    return is_wanted_;
+  }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  bool is_wanted_ = true;
   std::optional<HttpResponse> response_;
   std::function<void()> wake_;
 };
@@ -72,7 +82,9 @@ class LaterReply : public PendingReply {
   bool is_overfull() const override {
     return false;
   }
-  void cancel() override {}
+  void cancel() override {
+    later_->set_unwanted();
+  }
 
  private:
   std::shared_ptr<Later> later_;

@@ -36,16 +36,22 @@ class LocalEngine : public EnginePort {
   LocalEngine(
       const engine::EngineOptions& options,
       std::function<std::unique_ptr<engine::ModelSource>()> make_source,
-      const std::vector<std::string>& load_first)
+      const std::vector<std::string>& models)
       : engine_(options, std::move(make_source)) {
-    engine_.post([this, load_first](engine::ModelSource& source) {
+    engine_.post([this, models](engine::ModelSource& source) {
       std::string problem;
-      try {
-        for (const auto& name : load_first) {
-          source.runner(name);
+      for (size_t i = 0; i < models.size() && problem.empty(); ++i) {
+        try {
+          if (i == 0) {
+            source.load_first(models[i]);
+          } else {
+            source.check(models[i]);
+          }
+        } catch (const std::exception& error) {
+          problem = models.size() == 1
+              ? error.what()
+              : fmt::format("[{}] {}", models[i], error.what());
         }
-      } catch (const std::exception& error) {
-        problem = error.what();
       }
       std::lock_guard lock(mutex_);
       state_.ready = problem.empty();
@@ -135,11 +141,8 @@ class LocalEngine : public EnginePort {
 std::shared_ptr<EnginePort> make_local_engine(
     const engine::EngineOptions& options,
     std::function<std::unique_ptr<engine::ModelSource>()> make_source,
-    const std::vector<std::string>& load_first) {
-  return std::make_shared<LocalEngine>(
-      options,
-      std::move(make_source),
-      load_first);
+    const std::vector<std::string>& models) {
+  return std::make_shared<LocalEngine>(options, std::move(make_source), models);
 }
 
 }  // namespace mlxx::server

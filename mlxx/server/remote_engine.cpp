@@ -80,12 +80,15 @@ class RemoteEngine : public EnginePort {
   }
 
   void embed(engine::EmbedRequest request, engine::EmbedSink sink) override {
-    ask({{"type", "embed"}, {"request", to_message(request)}}, std::move(sink));
+    ask({{"type", "embed"}, {"request", to_message(request)}},
+        std::move(sink),
+        std::move(request.is_wanted));
   }
 
   void rerank(engine::RerankRequest request, engine::RerankSink sink) override {
     ask({{"type", "rerank"}, {"request", to_message(request)}},
-        std::move(sink));
+        std::move(sink),
+        std::move(request.is_wanted));
   }
 
   void adapters(AdapterCommand command, AdapterSink sink) override {
@@ -118,7 +121,10 @@ class RemoteEngine : public EnginePort {
   }
 
  private:
-  engine::RequestId ask(Json message, Pending pending) {
+  engine::RequestId ask(
+      Json message,
+      Pending pending,
+      std::function<bool()> is_wanted = nullptr) {
     std::shared_ptr<EngineChannel> channel;
     engine::RequestId id = 0;
     {
@@ -134,6 +140,9 @@ class RemoteEngine : public EnginePort {
       channel = channel_;
       id = ++last_id_;
       pending_.emplace(id, std::move(pending));
+      if (is_wanted) {
+        wanted_.emplace(id, std::move(is_wanted));
+      }
     }
     message["id"] = id;
     // If it fails the engine is gone, which its reader tells everybody.
@@ -218,6 +227,7 @@ class RemoteEngine : public EnginePort {
       channel_.reset();
       stats_ = {};
     }
+    tell_loaded({});
     channel->shut_down();
     return process.end();
   }
@@ -227,6 +237,8 @@ class RemoteEngine : public EnginePort {
     if (type == "status") {
       auto state = from_message<EngineState>(message.at("state"));
       auto stats = from_message<engine::EngineStats>(message.at("stats"));
+      tell_loaded(stats.source.loaded_models);
+      cancel_unwanted();
       std::lock_guard lock(mutex_);
       state.restarts = restarts_;
       was_ready_ = was_ready_ || state.ready;
@@ -257,10 +269,41 @@ class RemoteEngine : public EnginePort {
       (*rerank)(
           from_message<engine::RerankAnswer>(message.at("answer")),
           nullptr);
+    } else if (auto* adapters = std::get_if<AdapterSink>(&*pending)) {
+      (*adapters)(from_message<AdapterAnswer>(message.at("answer")), nullptr);
     } else if (
         auto* done =
             std::get_if<std::shared_ptr<std::promise<void>>>(&*pending)) {
       (*done)->set_value();
+    }
+  }
+
+  void tell_loaded(const std::vector<std::string>& models) {
+    if (options_.on_loaded) {
+      options_.on_loaded(models);
+    }
+  }
+
+  // Clients that went away, of those whose requests are not cancelled by
+  // cancel().
+  void cancel_unwanted() {
+    std::vector<engine::RequestId> unwanted;
+    std::shared_ptr<EngineChannel> channel;
+    {
+      std::lock_guard lock(mutex_);
+      channel = channel_;
+      std::erase_if(wanted_, [&](const auto& entry) {
+        bool gone = !entry.second();
+        if (gone) {
+          unwanted.push_back(entry.first);
+        }
+        return gone;
+      });
+    }
+    for (auto id : unwanted) {
+      if (channel) {
+        channel->send({{"type", "cancel"}, {"id", id}});
+      }
     }
   }
 
@@ -295,6 +338,7 @@ class RemoteEngine : public EnginePort {
     }
     auto pending = std::move(found->second);
     pending_.erase(found);
+    wanted_.erase(id);
     return pending;
   }
 
@@ -328,6 +372,7 @@ class RemoteEngine : public EnginePort {
     {
       std::lock_guard lock(mutex_);
       pending.swap(pending_);
+      wanted_.clear();
       problem = state_.problem;
     }
     auto error = std::make_shared<engine::Busy>(
@@ -344,6 +389,8 @@ class RemoteEngine : public EnginePort {
   std::condition_variable changed_;
   std::shared_ptr<EngineChannel> channel_;  // null: there is no process
   std::map<engine::RequestId, Pending> pending_;
+  // Of those pending, the ones that are asked whether their client waits.
+  std::map<engine::RequestId, std::function<bool()>> wanted_;
   engine::RequestId last_id_ = 0;
   EngineState state_;
   engine::EngineStats stats_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mlxx/server/engine_port.h"
 
@@ -22,6 +23,9 @@ struct RemoteEngineOptions {
   // Before it is started again; doubles each time, up to the longest.
   std::chrono::milliseconds first_wait{200};
   std::chrono::milliseconds longest_wait{30'000};
+  // What is loaded now, from a thread of its own; nothing when the process has
+  // ended. May be null.
+  std::function<void(const std::vector<std::string>& models)> on_loaded;
   // Deaths before it has ever been ready, after which there is no hope.
   int most_false_starts = 3;
 };

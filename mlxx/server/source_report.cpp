@@ -14,7 +14,7 @@ OrderedJson memory_report(const engine::SourceStats& source) {
       {"pooled", source.pooled_memory},
       {"weights", source.weights},
       {"rows", source.rows},
-      {"models_loaded", source.loaded},
+      {"models_loaded", source.loaded_models.size()},
       {"model_loads", source.loads},
       {"model_unloads", source.unloads}};
 }
@@ -84,7 +84,7 @@ void write_source_metrics(
   gauge(
       "mlxx:models_loaded",
       "Models in memory.",
-      static_cast<uint64_t>(source.loaded));
+      static_cast<uint64_t>(source.loaded_models.size()));
   counter("mlxx:model_loads_total", "Models loaded.", source.loads);
   counter("mlxx:model_unloads_total", "Models unloaded.", source.unloads);
   gauge(

@@ -24,7 +24,9 @@ Reply embed(Services& services, const HttpRequest& request) {
       [call](const auto& answer) {
         return api::embedding_body(*call, answer);
       });
-  services.engine->embed(call->request, std::move(sink));
+  auto asked = call->request;
+  asked.is_wanted = [later] { return later->is_wanted(); };
+  services.engine->embed(std::move(asked), std::move(sink));
   return std::make_unique<LaterReply>(std::move(later));
 }
 
@@ -39,7 +41,9 @@ Reply rerank(Services& services, const HttpRequest& request) {
       request,
       call->ignored,
       [call](const auto& answer) { return api::rerank_body(*call, answer); });
-  services.engine->rerank(call->request, std::move(sink));
+  auto asked = call->request;
+  asked.is_wanted = [later] { return later->is_wanted(); };
+  services.engine->rerank(std::move(asked), std::move(sink));
   return std::make_unique<LaterReply>(std::move(later));
 }
 

@@ -75,7 +75,7 @@ def main():
                     "messages": [{"role": "user", "content": "x"}], "adapters": name})
                 expect(status in (400, 404) and "error" in body, name, status, body)
             status, body = ask(server, "/v1/adapters", {"folder": "misfit"})
-            expect(status == 500 and "no_such_proj" in body["error"]["message"], status, body)
+            expect(status == 400 and "no_such_proj" in body["error"]["message"], status, body)
             for name in ("../outside", str(root / "outside"), "none_there", 5, ""):
                 status, body = ask(server, "/v1/adapters", {"folder": name})
                 expect(status in (400, 404) and "error" in body, name, status, body)

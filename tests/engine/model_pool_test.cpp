@@ -309,6 +309,30 @@ TEST_F(Pool, ChoicesShareTheirPrompt) {
   EXPECT_LT(more, 2 * bytes);
 }
 
+TEST_F(Pool, WhatCannotBeLoadedIsFoundWithoutLoadingIt) {
+  TemporaryFolder damaged;
+  write_tiny_model(damaged.path() / "cut");
+  std::filesystem::resize_file(damaged.path() / "cut/model.safetensors", 1000);
+  write_tiny_model(damaged.path() / "strange");
+  std::ofstream(damaged.path() / "strange/config.json")
+      << R"({"model_type":"none_such"})";
+  ModelListOptions models;
+  for (const char* name : {"cut", "strange"}) {
+    models.models.push_back({name, damaged.path() / name});
+  }
+  models.models.push_back({"a", folder_->path() / "a"});
+  options.memory_budget = size_t{64} << 20;
+  pool = std::make_unique<ModelPool>(
+      std::make_shared<ModelList>(std::move(models)),
+      options);
+  EXPECT_THROW(pool->check("cut"), Error);
+  EXPECT_THROW(pool->check("strange"), Error);
+  pool->check("a");
+  EXPECT_EQ(pool->stats().loaded, 0);
+  make(size_t{10} << 20);
+  EXPECT_THROW(pool->check("big"), Error);
+}
+
 TEST_F(Pool, ADamagedModelIsAnErrorAndNoMore) {
   write_tiny_model(folder_->path() / "cut", long_context(2, 128));
   std::filesystem::resize_file(

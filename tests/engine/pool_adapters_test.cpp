@@ -105,6 +105,15 @@ TEST_F(PoolAdapters, TheOperatorsOwn) {
       ErrorKind::invalid_request);
 }
 
+TEST_F(PoolAdapters, AMisfitOfTheOperatorIsAnErrorAtTheStart) {
+  pool_->add_adapter("m", "own", folder_.path() / "adapters" / "wrong");
+  EXPECT_EQ(kind_of([&] { pool_->load_first("m"); }), ErrorKind::bad_file);
+  make();
+  pool_->add_adapter("m", "own", folder_.path() / "adapters" / "good");
+  pool_->load_first("m");
+  EXPECT_EQ(pool_->list_adapters().size(), 1u);
+}
+
 TEST_F(PoolAdapters, WhatIsRefused) {
   AdapterList& list = *pool_->adapters();
   using Kind = ErrorKind;
@@ -116,7 +125,7 @@ TEST_F(PoolAdapters, WhatIsRefused) {
       {"m", "x", "..", Kind::invalid_request},
       {"m", "x", "../adapters/good", Kind::invalid_request},
       {"m", "x", "/etc", Kind::invalid_request},
-      {"m", "x", "wrong", Kind::bad_file},
+      {"m", "x", "wrong", Kind::invalid_request},
   };
   for (auto [model, name, folder, kind] : cases) {
     EXPECT_EQ(kind_of([&] { list.mount_adapter(model, name, folder); }), kind)

@@ -50,7 +50,7 @@ TEST_F(PoolPrefix, ServeTheNextPoolUntilTheyAreForgotten) {
     EXPECT_EQ(answer(*pool, "a").cached, 199);
     EXPECT_EQ(answer(*pool, "b").cached, 0);  // another model's
     SourceStats stats = pool->source_stats();
-    EXPECT_EQ(stats.loaded, 2);
+    EXPECT_EQ(stats.loaded_models.size(), 2u);
     EXPECT_GT(stats.prefixes.bytes, 0u);
     EXPECT_EQ(stats.prefixes.hits, 1u);
     EXPECT_GT(stats.weights, 0u);
@@ -87,7 +87,7 @@ TEST_F(PoolPrefix, GoWithTheirModelAndComeBackWithIt) {
 
 TEST_F(PoolPrefix, AreForgottenBetweenTwoStepsOfAnEngine) {
   Engine engine({}, [this] { return start(); });
-  EXPECT_EQ(engine.stats().source.loaded, 0);
+  EXPECT_EQ(engine.stats().source.loaded_models.size(), 0u);
   std::promise<void> cleared;
   engine.post([&](ModelSource& source) {
     answer(static_cast<ModelPool&>(source), "a");
@@ -97,10 +97,11 @@ TEST_F(PoolPrefix, AreForgottenBetweenTwoStepsOfAnEngine) {
   });
   cleared.get_future().get();
   // Published after the work, at the latest when there is none.
-  for (int i = 0; i < 3000 && engine.stats().source.loaded == 0; ++i) {
+  for (int i = 0; i < 3000 && engine.stats().source.loaded_models.empty();
+       ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(engine.stats().source.loaded, 1);
+  EXPECT_EQ(engine.stats().source.loaded_models.size(), 1u);
   EXPECT_EQ(engine.stats().source.prefixes.bytes, 0u);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -30,11 +31,28 @@ class FakePort : public EnginePort {
     std::lock_guard lock(mutex);
     cancelled.insert(id);
   }
-  void embed(engine::EmbedRequest, engine::EmbedSink sink) override {
+  // Kept waiting if they are to be.
+  void embed(engine::EmbedRequest request, engine::EmbedSink sink) override {
+    if (keep_embeds) {
+      std::lock_guard lock(mutex);
+      embeds.emplace_back(std::move(request), std::move(sink));
+      return;
+    }
     sink({}, nullptr);
   }
   void rerank(engine::RerankRequest, engine::RerankSink sink) override {
     sink({}, nullptr);
+  }
+  // Whether one waits for whom nobody waits.
+  bool has_unwanted_embed() const {
+    std::lock_guard lock(mutex);
+    return std::ranges::any_of(embeds, [](const auto& one) {
+      return one.first.is_wanted && !one.first.is_wanted();
+    });
+  }
+  size_t waiting_embeds() const {
+    std::lock_guard lock(mutex);
+    return embeds.size();
   }
   void adapters(AdapterCommand command, AdapterSink sink) override {
     engine::AdapterEntry entry;
@@ -42,7 +60,8 @@ class FakePort : public EnginePort {
     sink({{entry}}, nullptr);
   }
   engine::EngineStats stats() const override {
-    return {};
+    std::lock_guard lock(mutex);
+    return current_stats;
   }
   EngineState state() const override {
     std::lock_guard lock(mutex);
@@ -87,6 +106,9 @@ class FakePort : public EnginePort {
 
   mutable std::mutex mutex;
   EngineState current;
+  engine::EngineStats current_stats;
+  bool keep_embeds = false;
+  std::vector<std::pair<engine::EmbedRequest, engine::EmbedSink>> embeds;
   bool refuse = false;
   bool refuse_as_full = true;
   engine::RequestId last_id = 0;

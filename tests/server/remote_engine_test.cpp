@@ -179,7 +179,109 @@ TEST(RemoteEngine, CarriesRequestsEventsAndCancellations) {
     embedded.set_value(problem == nullptr);
   });
   EXPECT_TRUE(embedded.get_future().get());
+  std::promise<std::string> mounted;
+  AdapterCommand command;
+  command.name = "one";
+  remote->adapters(
+      command,
+      [&](const AdapterAnswer& answer, std::exception_ptr) {
+        mounted.set_value(answer.entries.at(0).name);
+      });
+  auto name = mounted.get_future();
+  ASSERT_EQ(name.wait_for(milliseconds(5000)), std::future_status::ready);
+  EXPECT_EQ(name.get(), "one");
   remote->drain(milliseconds(10));
+}
+
+TEST(RemoteEngine, EmbeddingsThatNobodyWaitsForAreCancelled) {
+  auto port = std::make_shared<FakePort>();
+  port->keep_embeds = true;
+  port->current.ready = true;
+  Processes processes([port] { return port; });
+  auto remote = make_remote_engine(processes.options());
+  ASSERT_TRUE(eventually([&] { return remote->state().ready; }));
+  std::atomic<bool> wanted{true};
+  engine::EmbedRequest request;
+  request.is_wanted = [&] { return wanted.load(); };
+  remote->embed(request, [](engine::EmbedAnswer, std::exception_ptr) {});
+  ASSERT_TRUE(eventually([&] { return port->waiting_embeds() == 1; }));
+  EXPECT_FALSE(port->has_unwanted_embed());
+  wanted = false;
+  EXPECT_TRUE(eventually([&] { return port->has_unwanted_embed(); }));
+}
+
+TEST(RemoteEngine, TellsWhatIsLoaded) {
+  auto port = std::make_shared<FakePort>();
+  port->current.ready = true;
+  port->current_stats.source.loaded_models = {"a", "b"};
+  std::mutex mutex;
+  std::vector<std::string> loaded;
+  auto is_loaded = [&](const std::vector<std::string>& models) {
+    return eventually([&] {
+      std::lock_guard lock(mutex);
+      return loaded == models;
+    });
+  };
+  Processes processes([port] { return port; });
+  auto options = processes.options();
+  options.first_wait = milliseconds(2000);
+  options.on_loaded = [&](const std::vector<std::string>& models) {
+    std::lock_guard lock(mutex);
+    loaded = models;
+  };
+  auto remote = make_remote_engine(options);
+  EXPECT_TRUE(is_loaded({"a", "b"}));
+  processes.kill();
+  EXPECT_TRUE(is_loaded({}));
+  EXPECT_TRUE(is_loaded({"a", "b"}));
+}
+
+TEST(LocalEngine, AListedModelThatCannotBeLoadedIsSaidAtTheStart) {
+  struct Source : engine::FakeSource {
+    void check(const std::string& model) override {
+      if (model == "broken") {
+        fail(ErrorKind::bad_file, "config.json", "is empty");
+      }
+    }
+  };
+  auto state_of = [](std::vector<std::string> models) {
+    auto engine = make_local_engine(
+        {},
+        [] {
+          auto source = std::make_unique<Source>();
+          source->runners["first"] =
+              std::make_shared<engine::FakeRunner>("first");
+          return source;
+        },
+        models);
+    EXPECT_TRUE(eventually(
+        [&] { return engine->state().ready || engine->state().is_final; }));
+    return engine->state();
+  };
+  EXPECT_TRUE(state_of({"first", "second"}).ready);
+  auto state = state_of({"first", "broken", "second"});
+  EXPECT_TRUE(state.is_final);
+  EXPECT_EQ(state.problem, "[broken] [config.json] is empty");
+}
+
+TEST(RemoteEngine, AClientThatLeavesCancelsItsEmbedding) {
+  auto port = std::make_shared<FakePort>();
+  port->keep_embeds = true;
+  ServedFake fake;
+  fake.services->engine = port;
+  fake.start();
+  {
+    RawClient client(fake.server->port());
+    std::string body = R"({"input":["a","b"]})";
+    client.send(fmt::format(
+        "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: {}\r\n\r\n{}",
+        body.size(),
+        body));
+    ASSERT_TRUE(eventually([&] { return port->waiting_embeds() == 1; }));
+    EXPECT_FALSE(port->has_unwanted_embed());
+  }
+  EXPECT_TRUE(eventually([&] { return port->has_unwanted_embed(); }));
 }
 
 TEST(RemoteEngine, ADeathFailsWhatRunsAndIsFollowedByANewStart) {
