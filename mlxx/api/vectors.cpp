@@ -216,10 +216,10 @@ RerankCall read_rerank(
   out.return_documents = fields.boolean("return_documents").value_or(false);
   out.truncate = fields.boolean("truncate").value_or(false);
   limit_length(out.request.query, context, out.truncate, "query");
-  // What is returned is returned as it came.
-  if (!out.return_documents || !out.truncate) {
-    limit_lengths(out.request.documents, context, out.truncate, "documents");
+  if (out.return_documents && out.truncate) {
+    out.whole_documents = out.request.documents;
   }
+  limit_lengths(out.request.documents, context, out.truncate, "documents");
   out.id = context.make_id("rerank-");
   return out;
 }
@@ -240,7 +240,10 @@ std::string rerank_body(
         {"index", index},
         {"relevance_score", answer.scores[index]}};
     if (call.return_documents) {
-      one["document"] = {{"text", call.request.documents[index]}};
+      const auto& documents = call.whole_documents.empty()
+          ? call.request.documents
+          : call.whole_documents;
+      one["document"] = {{"text", documents[index]}};
     }
     results.push_back(std::move(one));
   }

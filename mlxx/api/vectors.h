@@ -29,6 +29,8 @@ struct RerankCall {
   size_t top_n = 0;
   bool return_documents = false;
   bool truncate = false;
+  // As they came, if they are to be returned and were cut off.
+  std::vector<std::string> whole_documents;
   std::string id;
   std::vector<std::string> ignored;
 };

@@ -4,6 +4,7 @@
 
 #include "mlxx/adapters/linear_change.h"
 #include "mlxx/base/error.h"
+#include "mlxx/models/fused_decoder.h"
 #include "tests/adapters/adapter_writer.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
@@ -65,10 +66,15 @@ mx::array merged(const mx::array& weight, const LowRank& change) {
   return sum;
 }
 
-cache::CacheList per_layer(const models::Model& model) {
+// Layer by layer, or as one program.
+enum class Way { layers, program };
+
+cache::CacheList caches_for(const models::Model& model, Way way = Way::layers) {
   models::CacheOptions options;
-  options.per_layer = true;
-  return model.make_cache(options);
+  options.per_layer = way == Way::layers;
+  auto caches = model.make_cache(options);
+  EXPECT_EQ(models::FusedDecoder::made(caches), way == Way::program);
+  return caches;
 }
 
 mx::array tokens_of(int row, int length) {
@@ -82,8 +88,9 @@ mx::array tokens_of(int row, int length) {
 mx::array logits_of(
     const models::Model& model,
     const std::shared_ptr<const AdapterStack>& stack,
-    const mx::array& tokens) {
-  auto caches = per_layer(model);
+    const mx::array& tokens,
+    Way way = Way::layers) {
+  auto caches = caches_for(model, way);
   auto adapters = adapters_of_rows({stack});
   nn::AdapterScope scope(adapters.get());
   mx::array logits = model.forward(tokens, caches);
@@ -123,6 +130,25 @@ TEST_P(Mounting, EqualsMergedWeights) {
   EXPECT_GT(relative_error(plain, expected), 0.05f);
   // The base is as it was.
   EXPECT_TRUE(same_bits(logits_of(*base, nullptr, ids), plain));
+  if (GetParam().fallback) {
+    return;
+  }
+  auto stack = mounted.find("x");
+  EXPECT_TRUE(stack->fits_program());
+  mx::array program = logits_of(*base, stack, ids, Way::program);
+  EXPECT_LT(relative_error(program, expected), 2e-4f);
+  EXPECT_GT(
+      relative_error(logits_of(*base, nullptr, ids, Way::program), expected),
+      0.05f);
+  // Two of their own, one after the other.
+  mounted.mount("y", AdapterFile{"mlx-lm", changes_of(70, false, 7)});
+  if (!GetParam().dora) {
+    EXPECT_LT(
+        relative_error(
+            logits_of(*base, mounted.find("x+y"), ids, Way::program),
+            logits_of(*base, mounted.find("x+y"), ids)),
+        2e-4f);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -142,7 +168,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Rows without, with one, with another and with both, in one pass.
 TEST(MountedAdapters, ARowsBitsDoNotDependOnTheOthers) {
-  for (bool quantized : {false, true}) {
+  for (auto [quantized, way] :
+       {std::pair(false, Way::layers),
+        std::pair(true, Way::layers),
+        std::pair(false, Way::program),
+        std::pair(true, Way::program)}) {
     std::optional<hub::Quantization> q;
     if (quantized) {
       q = hub::Quantization{32, 4, "affine"};
@@ -162,7 +192,7 @@ TEST(MountedAdapters, ARowsBitsDoNotDependOnTheOthers) {
       auto adapters = adapters_of_rows({mounted.find(names[row])});
       nn::AdapterScope scope(adapters.get());
       for (auto* list : {&together, &alone}) {
-        list->push_back(per_layer(*model));
+        list->push_back(caches_for(*model, way));
         int length = 3 + static_cast<int>(row) * 9;
         mx::eval(model->forward_last(
             tokens_of(static_cast<int>(row), length),

@@ -134,6 +134,15 @@ TEST(Embeddings, TextsManyTimesTheContextAreNotReadWhole) {
   } catch (const RequestError& error) {
     EXPECT_EQ(error.param(), "documents[1]");
   }
+  // What is returned is returned whole, but not read so.
+  pairs["truncate"] = true;
+  pairs["return_documents"] = true;
+  const RerankCall call = read_rerank(pairs, context, engine::VectorLimits{});
+  EXPECT_LT(call.request.documents.at(1).size(), size_t{1} << 20);
+  engine::RerankAnswer answer;
+  answer.scores = {0.25f, 0.5f};
+  const OrderedJson out = parse(rerank_body(call, answer));
+  EXPECT_EQ(out["results"][0]["document"]["text"], body["input"][1]);
 }
 
 TEST(Rerank, BestFirst) {

@@ -55,10 +55,16 @@ void go_on(
   }
 }
 
+// With our CPU kernels a row's bits are its own.
+bool has_exact_rows() {
+  return kernels::select_from_environment().has_cpu_kernels();
+}
+
 void expect_as_alone(
     const std::vector<DrivenRequest>& requests,
     const std::vector<DrivenAnswer>& answers,
     ModelRunner& cold) {
+  size_t others = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     DrivenRequest alone = requests[i];
     alone.arrival = 0;
@@ -66,11 +72,26 @@ void expect_as_alone(
     EXPECT_EQ(answer.cached, 0);
     ASSERT_EQ(answers[i].tokens.size(), answer.tokens.size());
     for (size_t t = 0; t < answer.tokens.size(); ++t) {
+      // Plain operations round a row otherwise among others: then another
+      // token may be as likely, and what follows is no matter of this test.
+      if (!has_exact_rows()) {
+        if (answers[i].tokens[t].token != answer.tokens[t].token) {
+          ++others;
+          break;
+        }
+        ASSERT_NEAR(
+            answers[i].tokens[t].logprob,
+            answer.tokens[t].logprob,
+            2e-3f)
+            << "request " << i << ", token " << t;
+        continue;
+      }
       ASSERT_EQ(answers[i].tokens[t].token, answer.tokens[t].token)
           << "request " << i << ", token " << t;
       ASSERT_EQ(answers[i].tokens[t].logprob, answer.tokens[t].logprob);
     }
   }
+  EXPECT_LE(others, 1u);
 }
 
 class SharedStates : public testing::TestWithParam<const char*> {};
