@@ -11,6 +11,7 @@
 #include "apps/mlxx/exit_codes.h"
 #include "apps/mlxx/generate_options.h"
 #include "apps/mlxx/generate_report.h"
+#include "apps/mlxx/model_argument.h"
 #include "apps/mlxx/serve_options.h"
 #include "mlxx/base/error.h"
 #include "mlxx/core/device.h"
@@ -26,8 +27,7 @@ constexpr int kDefaultContext = 4096;
 constexpr int kMostRows = 4096;
 
 struct FitOptions {
-  std::optional<std::string> positional;
-  std::optional<std::string> model;
+  ModelArgument model;
   std::optional<int> context;
   int batch = 1;
   int prefill_step = 512;
@@ -50,20 +50,6 @@ struct Fit {
     return budget == 0 || plan.total() <= budget;
   }
 };
-
-std::string chosen_model(const FitOptions& options) {
-  if (options.positional && options.model) {
-    fail(
-        ErrorKind::invalid_request,
-        "--model",
-        "the model is given twice: MODEL and -m");
-  }
-  std::string model = options.positional
-      ? *options.positional
-      : options.model.value_or(hub::kDefaultModel);
-  require_utf8("model", model);
-  return model;
-}
 
 plan::ModelMemory memory_of(const FitOptions& options, Fit& fit) {
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(fit.model));
@@ -212,7 +198,7 @@ std::string text_of(const Fit& fit, const plan::ModelMemory& memory) {
 
 int run(const FitOptions& options) {
   Fit fit;
-  fit.model = chosen_model(options);
+  fit.model = options.model.chosen();
   const plan::ModelMemory memory = memory_of(options, fit);
   fit = make_fit(memory, options, std::move(fit));
   if (options.json) {
@@ -232,14 +218,7 @@ void add_fit_command(CLI::App& app, CommandContext& context) {
   CLI::App* verb = app.add_subcommand(
       "fit",
       "Say how much memory a model takes, and what fits, without loading it");
-  verb->add_option(
-      "MODEL",
-      options->positional,
-      "A catalogue name, a folder in Hugging Face layout, a .gguf file, or "
-      "org/repo[@rev] that was pulled");
-  verb->add_option("-m,--model", options->model, "The same as MODEL")
-      ->type_name("MODEL")
-      ->default_str(hub::kDefaultModel);
+  add_model_argument(*verb, options->model);
   verb->add_option(
           "--context",
           options->context,

@@ -7,9 +7,8 @@
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
 #include "apps/mlxx/exit_codes.h"
-#include "apps/mlxx/generate_options.h"
+#include "apps/mlxx/model_argument.h"
 #include "apps/mlxx/model_report.h"
-#include "mlxx/base/error.h"
 #include "mlxx/hub/checkpoint.h"
 #include "mlxx/hub/resolve.h"
 
@@ -18,23 +17,13 @@ namespace mlxx::apps {
 namespace {
 
 struct ShowOptions {
-  std::optional<std::string> positional;
-  std::optional<std::string> model;
+  ModelArgument model;
   bool json = false;
 };
 
 int run(const ShowOptions& options) {
-  if (options.positional && options.model) {
-    fail(
-        ErrorKind::invalid_request,
-        "--model",
-        "the model is given twice: MODEL and -m");
-  }
-  std::string model = options.positional
-      ? *options.positional
-      : options.model.value_or(hub::kDefaultModel);
-  require_utf8("model", model);
-  auto checkpoint = hub::open_checkpoint(hub::resolve_model(model));
+  auto checkpoint =
+      hub::open_checkpoint(hub::resolve_model(options.model.chosen()));
   auto report = make_model_report(*checkpoint);
   if (options.json) {
     auto json = model_report_json(report);
@@ -53,14 +42,7 @@ void add_show_command(CLI::App& app, CommandContext& context) {
   CLI::App* verb = app.add_subcommand(
       "show",
       "Show a model's architecture, sizes, quantization and texts");
-  verb->add_option(
-      "MODEL",
-      options->positional,
-      "A catalogue name, a folder in Hugging Face layout, a .gguf file, or "
-      "org/repo[@rev] that was pulled");
-  verb->add_option("-m,--model", options->model, "The same as MODEL")
-      ->type_name("MODEL")
-      ->default_str(hub::kDefaultModel);
+  add_model_argument(*verb, options->model);
   verb->add_flag("--json", options->json, "Print one JSON object");
   verb->footer("Example: mlxx show smollm2");
   on_run(verb, context, [options] { return run(*options); });

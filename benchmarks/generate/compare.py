@@ -19,11 +19,13 @@ after every row; a peer that fails costs its row, and the exit code is 1.
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from datetime import date
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from this_machine import processor  # noqa: E402
 
 # Name, arguments of `mlxx bench`, environment.
 EVERYWHERE = [
@@ -45,13 +47,6 @@ SEQUENCES = [
     for form in ("int16", "int8")
 ]
 BUSY = ("one core taken", ["-p", "512", "-n", "64"], {})
-
-
-def processor():
-    for line in open("/proc/cpuinfo", encoding="utf8"):
-        if line.startswith("model name"):
-            return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} threads"
-    return platform.processor()
 
 
 def run(command, environment=None):

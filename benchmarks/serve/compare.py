@@ -13,7 +13,6 @@ needs minutes for a round, is met with one client only. Quiet machines only.
 import argparse
 import asyncio
 import os
-import platform
 import socket
 import statistics
 import subprocess
@@ -24,6 +23,9 @@ from datetime import date
 from pathlib import Path
 
 from load import run_clients, words
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from this_machine import processor  # noqa: E402
 
 TOKENS = 64
 PREFIX_TOKENS = 1000
@@ -146,13 +148,6 @@ def text_of(figures):
 
 def middle(rounds):
     return {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-
-
-def processor():
-    for line in open("/proc/cpuinfo", encoding="utf8"):
-        if line.startswith("model name"):
-            return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} threads"
-    return platform.processor()
 
 
 def main():

@@ -2,6 +2,9 @@
 
 #include <exception>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "mlxx/api/answer.h"
 
@@ -15,5 +18,31 @@ inline bool has_failed(const engine::Event& event) {
       (event.finish->reason == engine::FinishReason::error ||
        event.finish->reason == engine::FinishReason::cancelled);
 }
+
+// An answer to one prompt.
+class OneRequestAnswer : public Answer {
+ public:
+  OneRequestAnswer(bool stream, std::vector<std::string> ignored)
+      : stream_(stream), ignored_(std::move(ignored)) {}
+
+  std::vector<engine::Request> take_requests() override {
+    std::vector<engine::Request> out;
+    out.push_back(std::move(request_));
+    return out;
+  }
+  bool streams() const override {
+    return stream_;
+  }
+  const std::vector<std::string>& ignored() const override {
+    return ignored_;
+  }
+
+ protected:
+  const bool stream_;
+  engine::Request request_;
+
+ private:
+  const std::vector<std::string> ignored_;
+};
 
 }  // namespace mlxx::api

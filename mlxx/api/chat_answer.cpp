@@ -13,11 +13,10 @@ namespace mlxx::api {
 
 namespace {
 
-class ChatAnswer : public Answer {
+class ChatAnswer : public OneRequestAnswer {
  public:
   ChatAnswer(ChatRequest request, const Context& context)
-      : ignored_(std::move(request.ignored)),
-        stream_(request.stream),
+      : OneRequestAnswer(request.stream, std::move(request.ignored)),
         include_usage_(request.include_usage),
         model_(context.model->name),
         adapter_(request.plan.request.adapter),
@@ -35,20 +34,6 @@ class ChatAnswer : public Answer {
     request_ = std::move(request.plan.request);
     request_.id = id_;
     chunk_envelope_ = envelope("chat.completion.chunk");
-  }
-
-  std::vector<engine::Request> take_requests() override {
-    std::vector<engine::Request> out;
-    out.push_back(std::move(request_));
-    return out;
-  }
-
-  bool streams() const override {
-    return stream_;
-  }
-
-  const std::vector<std::string>& ignored() const override {
-    return ignored_;
   }
 
   std::string begin() override {
@@ -166,15 +151,12 @@ class ChatAnswer : public Answer {
         include_usage_ ? R"(,"usage":null)" : "");
   }
 
-  std::vector<std::string> ignored_;
-  bool stream_;
   bool include_usage_;
   std::string model_;
   std::string adapter_;
   int64_t created_;
   std::string id_;
   std::string chunk_envelope_;
-  engine::Request request_;
   std::vector<ChatChoice> choices_;
   UsageSum usage_;
   std::optional<engine::Finish> failed_;

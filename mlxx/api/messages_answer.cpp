@@ -160,33 +160,18 @@ class MessagesContent {
   bool has_calls_ = false;
 };
 
-class MessagesAnswer : public Answer {
+class MessagesAnswer : public OneRequestAnswer {
  public:
   MessagesAnswer(MessagesRequest request, const Context& context)
-      : ignored_(std::move(request.ignored)),
-        stream_(request.stream),
+      : OneRequestAnswer(request.stream, std::move(request.ignored)),
         model_(context.model->name),
         id_(context.make_id("msg_")),
         input_tokens_(static_cast<int>(request.plan.request.prompt.size())),
         fills_context_(request.fills_context),
         segments_(request.plan.make_parser()),
-        content_(request.thinking_omitted, context.make_id),
-        request_(std::move(request.plan.request)) {
+        content_(request.thinking_omitted, context.make_id) {
+    request_ = std::move(request.plan.request);
     request_.id = id_;
-  }
-
-  std::vector<engine::Request> take_requests() override {
-    std::vector<engine::Request> out;
-    out.push_back(std::move(request_));
-    return out;
-  }
-
-  bool streams() const override {
-    return stream_;
-  }
-
-  const std::vector<std::string>& ignored() const override {
-    return ignored_;
   }
 
   std::string begin() override {
@@ -295,15 +280,12 @@ class MessagesAnswer : public Answer {
     return stopped ? OrderedJson(finish_.stop_sequence) : OrderedJson();
   }
 
-  std::vector<std::string> ignored_;
-  bool stream_;
   std::string model_;
   std::string id_;
   int input_tokens_;
   bool fills_context_;
   AnswerSegments segments_;
   MessagesContent content_;
-  engine::Request request_;
   engine::Finish finish_;
   std::optional<engine::Finish> failed_;
 };

@@ -278,10 +278,11 @@ std::string_view failure_code(const ErrorReply& reply) {
                              : "server_error";
 }
 
-class ResponseAnswer : public Answer {
+class ResponseAnswer : public OneRequestAnswer {
  public:
   ResponseAnswer(ResponseRequest request, const Context& context)
-      : output_(request, context.make_id),
+      : OneRequestAnswer(request.stream, request.ignored),
+        output_(request, context.make_id),
         segments_(request.plan.make_parser()),
         tokenizer_(context.model->tokenizer),
         store_(request.store ? context.store : nullptr),
@@ -289,25 +290,12 @@ class ResponseAnswer : public Answer {
         id_(context.make_id("resp_")),
         created_(context.unix_time),
         given_(std::move(request)) {
-    given_.plan.request.id = id_;
-  }
-
-  std::vector<engine::Request> take_requests() override {
-    std::vector<engine::Request> out;
-    out.push_back(std::move(given_.plan.request));
-    return out;
-  }
-
-  bool streams() const override {
-    return given_.stream;
-  }
-
-  const std::vector<std::string>& ignored() const override {
-    return given_.ignored;
+    request_ = std::move(given_.plan.request);
+    request_.id = id_;
   }
 
   std::string begin() override {
-    if (!given_.stream) {
+    if (!stream_) {
       return "";
     }
     const OrderedJson response = object("in_progress", OrderedJson::array());
@@ -338,7 +326,7 @@ class ResponseAnswer : public Answer {
   }
 
   std::string end() override {
-    if (!given_.stream) {
+    if (!stream_) {
       return "";
     }
     return response_event(
@@ -431,7 +419,7 @@ class ResponseAnswer : public Answer {
 
   std::string frames(const Events& events) {
     std::string out;
-    if (given_.stream) {
+    if (stream_) {
       for (const OrderedJson& event : events) {
         out += frame(event);
       }
