@@ -44,6 +44,7 @@ void add_embed_command(CLI::App& app, CommandContext& context);
 void add_rerank_command(CLI::App& app, CommandContext& context);
 void add_bench_command(CLI::App& app, CommandContext& context);
 void add_serve_command(CLI::App& app, CommandContext& context);
+void add_train_command(CLI::App& app, CommandContext& context);
 void add_completions_command(CLI::App& app, CommandContext& context);
 
 }  // namespace mlxx::apps

@@ -34,6 +34,7 @@ constexpr AddCommand kCommands[] = {
     add_generate_command,
     add_chat_command,
     add_serve_command,
+    add_train_command,
     add_embed_command,
     add_rerank_command,
     add_show_command,

@@ -70,12 +70,12 @@ Trainer::Trainer(
   std::vector<std::string> damaged;
   const auto state = checkpoints_.newest(damaged);
   for (const auto& what : damaged) {
-    note("passed over a checkpoint: " + what);
+    notes_.push_back("passed over a checkpoint: " + what);
   }
   if (state) {
     restore(*state);
   } else {
-    note("there is no checkpoint to go on from, beginning anew");
+    notes_.emplace_back("there is no checkpoint to go on from, beginning anew");
   }
 }
 
@@ -126,7 +126,8 @@ void Trainer::restore(const TrainingState& state) {
   saved_iteration_ = progress_.iteration;
 }
 
-TrainEnd Trainer::run() {
+TrainEnd Trainer::run(TrainObserver& observer) {
+  observer_ = &observer;
   if (progress_.iteration < options_.iterations && !progress_.stopped_early) {
     rehearse();
     if (progress_.iteration == 0) {
@@ -153,7 +154,7 @@ void Trainer::rehearse() const {
   if (micro.count == 0) {
     return;
   }
-  parts_.observer->on_rehearsal(
+  observer_->on_rehearsal(
       static_cast<int64_t>(micro.batch.rows) * micro.batch.length);
   parts_.trainable->set_training(true);
   parts_.trainable->begin_step(options_.seed, index);
@@ -281,7 +282,7 @@ void Trainer::end_of_step(int64_t before, const StepInfo& info) {
   const int64_t now = progress_.iteration;
   const bool last = now >= options_.iterations;
   progress_.report_seconds += info.seconds;
-  parts_.observer->on_step(info);
+  observer_->on_step(info);
   if (last || is_due(options_.report_every, before, now)) {
     report();
   }
@@ -317,7 +318,7 @@ void Trainer::report() {
     report.trained_tokens = progress_.trained_tokens;
     report.skipped_batches = progress_.skipped_batches;
     report.peak_memory = memory_use().peak;
-    parts_.observer->on_report(report);
+    observer_->on_report(report);
   }
   progress_.loss_sum = 0;
   progress_.count_sum = 0;
@@ -335,7 +336,7 @@ void Trainer::validate() {
         parts_.validation_reference,
         *parts_.validation,
         options_.validation_batches,
-        parts_.observer,
+        observer_,
         parts_.is_cancelled);
     // A cut one would be no measure of anything.
     if (result.batches > 0) {
@@ -353,7 +354,7 @@ void Trainer::validate() {
       }
       progress_.stopped_early = options_.patience > 0 &&
           progress_.validations_since_best >= options_.patience;
-      parts_.observer->on_validation(result);
+      observer_->on_validation(result);
     }
   }
   if (parts_.on_validated) {
@@ -380,7 +381,7 @@ void Trainer::save() {
     parts_.save_weights("");
   }
   saved_iteration_ = progress_.iteration;
-  parts_.observer->on_checkpoint(folder);
+  observer_->on_checkpoint(folder);
 }
 
 void Trainer::fail_not_finite(
@@ -406,10 +407,6 @@ void Trainer::fail_not_finite(
       what,
       progress_.iteration + 1,
       samples.empty() ? "no single sample" : samples);
-}
-
-void Trainer::note(const std::string& text) const {
-  parts_.observer->on_note(text);
 }
 
 }  // namespace mlxx::train

@@ -105,7 +105,6 @@ class Trainer {
     const data::TrainingData* validation = nullptr;  // null: none
     const ReferenceScores* reference = nullptr;      // of DPO
     const ReferenceScores* validation_reference = nullptr;
-    TrainObserver* observer = nullptr;
     // Writes the trained weights as they are now, for others to use; "" is the
     // newest, "best" the best validated.
     std::function<void(const std::string& which)> save_weights;
@@ -127,7 +126,12 @@ class Trainer {
   // To the last iteration, an early stop or a cancellation; a checkpoint is
   // there afterwards. A loss or gradient that is no finite number is internal,
   // naming the samples, and leaves a checkpoint of the weights before.
-  TrainEnd run();
+  TrainEnd run(TrainObserver& observer);
+
+  // What there was to say about taking up a checkpoint.
+  const std::vector<std::string>& notes() const {
+    return notes_;
+  }
 
   const RunProgress& progress() const {
     return progress_;
@@ -154,7 +158,6 @@ class Trainer {
   void report();
   void validate();
   void save();
-  void note(const std::string& text) const;
 
   Parts parts_;
   TrainOptions options_;
@@ -163,6 +166,8 @@ class Trainer {
   LearningRate rate_;
   Optimizer optimizer_;
   RunProgress progress_;
+  std::vector<std::string> notes_;
+  TrainObserver* observer_ = nullptr;  // while run() does
   int64_t saved_iteration_ = -1;
   double last_rate_ = 0;
   double last_norm_ = 0;
