@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/adapters/adapter_tensors.h"
+#include "mlxx/adapters/peft_experts.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
 #include "mlxx/base/mapped_file.h"
@@ -39,6 +40,16 @@ void put(
       entry.name);
 }
 
+// Nothing is dropped when a model runs, but a file that says so is damaged.
+void check_dropout(const JsonView& config, const char* key) {
+  double dropout = config.number_or(key, 0);
+  if (!(dropout >= 0 && dropout < 1)) {
+    config.fail_at(
+        key,
+        fmt::format("must be at least 0 and below 1, it is {}", dropout));
+  }
+}
+
 void check_not_empty(const Modules& modules) {
   if (modules.empty()) {
     fail(ErrorKind::bad_file, "adapter", "has no tensors");
@@ -60,11 +71,22 @@ AdapterFile read_mlx_lm(const SafetensorsFile& file, const JsonView& config) {
   double scale = 0;
   if (parameters.has("scale")) {
     scale = parameters.number("scale");
+    double alpha = parameters.number_or("alpha", scale * rank);
+    if (std::abs(alpha / rank - scale) > 1e-6 * std::abs(scale)) {
+      parameters.fail_at(
+          "alpha",
+          fmt::format(
+              "is {} of rank {}, which the scale of {} contradicts",
+              alpha,
+              rank,
+              scale));
+    }
   } else if (parameters.has("alpha")) {
     scale = parameters.number("alpha") / rank;
   } else {
     parameters.fail_at("scale", "is missing");
   }
+  check_dropout(parameters, "dropout");
   Modules modules;
   for (const SafetensorsEntry& entry : file.entries()) {
     size_t dot = entry.name.rfind('.');
@@ -198,6 +220,7 @@ AdapterFile read_peft(const SafetensorsFile& file, const JsonView& config) {
   check_peft_options(config);
   auto rank = static_cast<int>(config.integer("r", 1, kHighestRank));
   double alpha = config.number_or("lora_alpha", 8);
+  check_dropout(config, "lora_dropout");
   bool by_root = config.boolean_or("use_rslora", false);
   bool dora = config.boolean_or("use_dora", false);
   // How the base stores its matrices; the adapter's are the same in both.
@@ -217,9 +240,12 @@ AdapterFile read_peft(const SafetensorsFile& file, const JsonView& config) {
       name.remove_suffix(end.size());
       return true;
     };
-    if (ends(".lora_A.weight") || ends(".lora_A.default.weight")) {
+    if (ends(".lora_A.weight") || ends(".lora_A.default.weight") ||
+        ends(".lora_embedding_A")) {
       put(modules, std::string(name), &ModuleTensors::a, entry);
-    } else if (ends(".lora_B.weight") || ends(".lora_B.default.weight")) {
+    } else if (
+        ends(".lora_B.weight") || ends(".lora_B.default.weight") ||
+        ends(".lora_embedding_B")) {
       put(modules, std::string(name), &ModuleTensors::b, entry);
     } else if (
         ends(".lora_magnitude_vector") ||
@@ -254,6 +280,7 @@ AdapterFile read_peft(const SafetensorsFile& file, const JsonView& config) {
         static_cast<int>(own),
         scale));
   }
+  result.modules = join_experts(std::move(result.modules));
   return result;
 }
 

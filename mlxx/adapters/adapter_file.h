@@ -13,12 +13,14 @@ namespace mlxx::adapters {
 //   LoRA: x @ W.T + scale * (x @ a) @ b                    (arXiv 2106.09685)
 //   DoRA: that times magnitude / |W + scale * (a @ b).T|, the norm being that
 //         of each output's row                             (arXiv 2402.09353)
+// or to an embedding W [count, size], which becomes W + scale * a @ b, or to
+// each of a stack of experts.
 struct LowRank {
   std::string module;  // as the file names it: "model.layers.0.mlp.up_proj"
-  mx::array a;         // [in, r]
-  mx::array b;         // [r, out]
+  mx::array a;         // [in, r]; [count, r]; [experts, r, in]
+  mx::array b;         // [r, out]; [r, size]; [experts, out, r]
   float scale = 1;
-  std::optional<mx::array> magnitude;  // [out], of DoRA
+  std::optional<mx::array> magnitude;  // [out] or [count], of DoRA
 };
 
 struct AdapterFile {

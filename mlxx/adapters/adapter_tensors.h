@@ -26,7 +26,8 @@ mx::array load_finite(
     const SafetensorsEntry& entry);
 
 // The module with a and b as the file has them; `transposed`: a is [r, in] and
-// b [out, r] there. bad_file where shapes contradict one another or `rank`.
+// b [out, r] there. Else three dimensions are a stack of experts. bad_file
+// where shapes contradict one another or `rank`.
 LowRank load_module(
     const SafetensorsFile& file,
     const std::string& module,

@@ -6,24 +6,12 @@
 
 #include <fmt/ranges.h>
 
-#include "mlxx/adapters/linear_change.h"
+#include "mlxx/adapters/mounted_adapter.h"
 #include "mlxx/adapters/target_layers.h"
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
 
 namespace mlxx::adapters {
-
-class MountedAdapter {
- public:
-  AdapterInfo info;
-  uint64_t content = 0;  // a hash of all numbers
-  std::unordered_map<const Parameter*, LinearChange> changes;
-
-  const LinearChange* change_of(const Parameter& weight) const {
-    auto found = changes.find(&weight);
-    return found == changes.end() ? nullptr : &found->second;
-  }
-};
 
 namespace {
 
@@ -55,133 +43,6 @@ uint64_t content_of(const AdapterFile& file) {
   return hash;
 }
 
-// The changes of one layer, of the rows from `first` to `end`.
-struct Run {
-  const AdapterStack* stack;
-  int first;
-  int end;
-};
-
-class AdaptersOfRows : public nn::RowAdapters {
- public:
-  explicit AdaptersOfRows(
-      std::vector<std::shared_ptr<const AdapterStack>> stacks)
-      : stacks_(std::move(stacks)) {
-    for (int row = 0; row < static_cast<int>(stacks_.size()); ++row) {
-      const AdapterStack* stack = stacks_[static_cast<size_t>(row)].get();
-      if (runs_.empty() || runs_.back().stack != stack) {
-        runs_.push_back({stack, row, row});
-      }
-      runs_.back().end = row + 1;
-    }
-  }
-
-  std::optional<mx::array> product(
-      const Parameter& weight,
-      const std::optional<Parameter>& bias,
-      const mx::array& x,
-      const std::function<mx::array(bool)>& plain) const override {
-    bool changes = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
-      return touches(run, weight);
-    });
-    if (!changes) {
-      return std::nullopt;
-    }
-    if (runs_.size() == 1) {
-      return changed(runs_[0], weight, bias, x, plain);
-    }
-    check_rows(x.shape(0));
-    std::optional<mx::array> all[2];
-    std::vector<mx::array> parts;
-    for (const Run& run : runs_) {
-      auto rows_of = [&](const mx::array& array) {
-        mx::Shape start(array.ndim(), 0);
-        mx::Shape stop = array.shape();
-        start[0] = run.first;
-        stop[0] = run.end;
-        return mx::slice(array, start, stop);
-      };
-      auto plain_rows = [&](bool with_bias) {
-        std::optional<mx::array>& whole = all[with_bias ? 1 : 0];
-        if (!whole) {
-          whole = plain(with_bias);
-        }
-        return rows_of(*whole);
-      };
-      parts.push_back(
-          touches(run, weight)
-              ? changed(run, weight, bias, rows_of(x), plain_rows)
-              : plain_rows(true));
-    }
-    return mx::concatenate(parts, 0);
-  }
-
-  std::vector<std::shared_ptr<const kernels::DecoderChanges>>
-  changes_of_decoder(const kernels::DecoderWeights& weights, int rows)
-      const override {
-    check_rows(rows);
-    std::vector<std::shared_ptr<const kernels::DecoderChanges>> changes;
-    for (const auto& stack : stacks_) {
-      changes.push_back(stack ? stack->changes_of(weights) : nullptr);
-    }
-    return changes;
-  }
-
- private:
-  void check_rows(int rows) const {
-    if (rows != static_cast<int>(stacks_.size())) {
-      fail(
-          ErrorKind::internal,
-          "adapters",
-          "of {} rows in a pass of {}",
-          stacks_.size(),
-          rows);
-    }
-  }
-
-  static bool touches(const Run& run, const Parameter& weight) {
-    if (!run.stack) {
-      return false;
-    }
-    const auto& adapters = run.stack->adapters();
-    return std::any_of(adapters.begin(), adapters.end(), [&](const auto& one) {
-      return one->change_of(weight) != nullptr;
-    });
-  }
-
-  static mx::array changed(
-      const Run& run,
-      const Parameter& weight,
-      const std::optional<Parameter>& bias,
-      const mx::array& x,
-      const std::function<mx::array(bool)>& plain) {
-    std::optional<mx::array> y;
-    for (const auto& adapter : run.stack->adapters()) {
-      const LinearChange* change = adapter->change_of(weight);
-      if (!change) {
-        continue;
-      }
-      if (!change->is_dora()) {
-        y = mx::add(y ? *y : plain(true), change->delta(x));
-        continue;
-      }
-      // mlx-lm multiplies with the dequantized weight here.
-      bool reference = weight.quantization() && !weight.packed();
-      mx::array own = reference
-          ? mx::matmul(x, mx::transpose(dense_weight(weight)))
-          : plain(false);
-      y = change->gained(mx::add(own, change->delta(x)));
-      if (bias) {
-        y = mx::add(*y, bias->value());
-      }
-    }
-    return *y;
-  }
-
-  std::vector<std::shared_ptr<const AdapterStack>> stacks_;
-  std::vector<Run> runs_;
-};
-
 // By which a program knows the weight; null: in another form.
 const kernels::PanelMatrix* matrix_of(const Parameter& weight) {
   auto* panels =
@@ -212,9 +73,10 @@ AdapterStack::AdapterStack(
 
 bool AdapterStack::fits_program() const {
   return std::ranges::all_of(adapters_, [](const auto& adapter) {
-    return std::ranges::all_of(adapter->changes, [](const auto& entry) {
-      return matrix_of(*entry.first) && entry.second.in_program();
-    });
+    return adapter->experts.empty() && adapter->embeddings.empty() &&
+        std::ranges::all_of(adapter->linear, [](const auto& entry) {
+             return matrix_of(*entry.first) && entry.second.in_program();
+           });
   });
 }
 
@@ -229,7 +91,7 @@ std::shared_ptr<const kernels::DecoderChanges> AdapterStack::changes_of(
       by_matrix;
   size_t all = 0;
   for (const auto& adapter : adapters_) {
-    for (const auto& [weight, change] : adapter->changes) {
+    for (const auto& [weight, change] : adapter->linear) {
       by_matrix[matrix_of(*weight)].push_back(change.in_program());
       ++all;
     }
@@ -266,11 +128,6 @@ std::string AdapterStack::identity() const {
   return text;
 }
 
-std::unique_ptr<nn::RowAdapters> adapters_of_rows(
-    std::vector<std::shared_ptr<const AdapterStack>> stacks) {
-  return std::make_unique<AdaptersOfRows>(std::move(stacks));
-}
-
 MountedAdapters::MountedAdapters(
     std::shared_ptr<const models::Model> model,
     kernels::Selection selection)
@@ -294,11 +151,24 @@ AdapterInfo MountedAdapters::mount(const std::string& name, AdapterFile file) {
   }
   auto mounted = std::make_shared<MountedAdapter>();
   mounted->content = content_of(file);
+  AdapterInfo& info = mounted->info;
   for (const TargetedChange& target : find_targets(*model_, file)) {
-    LinearChange change(target.change, *target.weight, selection_);
-    mounted->info.bytes += change.nbytes();
-    mounted->info.dora |= change.is_dora();
-    mounted->changes.emplace(target.weight, std::move(change));
+    const Parameter* weight = target.weight;
+    if (target.kind == LayerKind::experts) {
+      ExpertChange change(target.change, selection_);
+      info.bytes += change.nbytes();
+      mounted->experts.emplace(weight, std::move(change));
+    } else if (target.kind == LayerKind::embedding) {
+      EmbeddingChange change(target.change, *weight, selection_);
+      info.bytes += change.nbytes();
+      info.dora |= change.is_dora();
+      mounted->embeddings.emplace(weight, std::move(change));
+    } else {
+      LinearChange change(target.change, *weight, selection_);
+      info.bytes += change.nbytes();
+      info.dora |= change.is_dora();
+      mounted->linear.emplace(weight, std::move(change));
+    }
   }
   for (const LowRank& one : file.modules) {
     mounted->info.highest_rank =

@@ -4,46 +4,43 @@
 #include <set>
 
 #include "mlxx/base/error.h"
-#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::adapters {
 namespace {
 
 using Weights = std::map<std::string, const Parameter*>;
+using Layers = std::map<const Parameter*, LayerKind>;
+// mlx-lm's modules, by their names with and without what wraps them.
+using Modules = std::map<std::string, AdaptableModule>;
 
-// Which weights linear layers multiply with: what a pass asks adapters about.
-class Recorder : public nn::RowAdapters {
- public:
-  std::optional<mx::array> product(
-      const Parameter& weight,
-      const std::optional<Parameter>&,
-      const mx::array&,
-      const std::function<mx::array(bool)>&) const override {
-    asked_.insert(&weight);
-    return std::nullopt;
+constexpr std::string_view kWrapped = "language_model.";
+
+// Stacks that were joined from PEFT's modules of experts.
+void add_expert_names(std::vector<std::string>& names) {
+  constexpr std::string_view kExperts = ".experts.";
+  constexpr std::pair<std::string_view, std::string_view> kLeaves[] = {
+      {"w1", "gate_proj"},
+      {"w2", "down_proj"},
+      {"w3", "up_proj"}};
+  for (size_t i = 0, all = names.size(); i < all; ++i) {
+    size_t at = names[i].rfind(kExperts);
+    if (at == std::string::npos) {
+      continue;
+    }
+    std::string_view start = std::string_view(names[i]).substr(0, at);
+    std::string_view leaf =
+        std::string_view(names[i]).substr(at + kExperts.size());
+    for (const auto& [other, usual] : kLeaves) {
+      leaf = leaf == other ? usual : leaf;
+    }
+    std::string stack = fmt::format("{}.switch_mlp.{}", start, leaf);
+    names.push_back(std::move(stack));
   }
-  const std::set<const Parameter*>& asked() const {
-    return asked_;
-  }
-
- private:
-  mutable std::set<const Parameter*> asked_;
-};
-
-std::set<const Parameter*> linear_weights(const models::Model& model) {
-  Recorder recorder;
-  models::CacheOptions options;
-  options.per_layer = true;
-  cache::CacheList caches = model.make_cache(options);
-  nn::AdapterScope scope(&recorder);
-  model.forward(mx::zeros({1, 1}, mx::int32), caches);  // never evaluated
-  return recorder.asked();
 }
 
 // Names that other programs use for the same module.
 std::vector<std::string> names_of(std::string_view module) {
   std::vector<std::string> names = {std::string(module)};
-  constexpr std::string_view kWrapped = "language_model.";
   constexpr std::string_view kTransformer = "transformer.";
   if (module.starts_with(kWrapped)) {
     names.emplace_back(module.substr(kWrapped.size()));
@@ -53,6 +50,7 @@ std::vector<std::string> names_of(std::string_view module) {
         fmt::format("model.{}", module.substr(kTransformer.size())));
   }
   names.push_back(fmt::format("model.{}", module));
+  add_expert_names(names);
   return names;
 }
 
@@ -80,9 +78,26 @@ std::vector<std::string> parts_of(std::string_view module) {
   return {};
 }
 
+Modules named_modules(const models::Model& model) {
+  Modules modules;
+  for (AdaptableModule& module : adaptable_modules(model)) {
+    if (module.name.starts_with(kWrapped)) {
+      modules.emplace(module.name.substr(kWrapped.size()), module);
+    }
+    modules.emplace(module.name, std::move(module));
+  }
+  return modules;
+}
+
 std::vector<const Parameter*> find_weights(
     const Weights& weights,
+    const Modules& modules,
     const std::string& module) {
+  for (const std::string& name : names_of(module)) {
+    if (auto found = modules.find(name); found != modules.end()) {
+      return found->second.weights;
+    }
+  }
   auto of = [&](const std::string& name) {
     auto found = weights.find(name + ".weight");
     return found == weights.end() ? nullptr : found->second;
@@ -104,32 +119,81 @@ std::vector<const Parameter*> find_weights(
   fail(ErrorKind::bad_file, "adapter", "the model has no layer '{}'", module);
 }
 
-void check_shapes(
+[[noreturn]] void wrong_size(
+    const LowRank& change,
+    int64_t has,
+    const char* what,
+    int64_t wanted) {
+  fail(
+      ErrorKind::bad_file,
+      "adapter",
+      "'{}' is for {} {}, the model's layer has {}",
+      change.module,
+      has,
+      what,
+      wanted);
+}
+
+void check_kind(const LowRank& change, LayerKind kind) {
+  bool stacked = change.a.ndim() == 3;
+  if (stacked != (kind == LayerKind::experts)) {
+    fail(
+        ErrorKind::bad_file,
+        "adapter",
+        "'{}' has matrices of {} dimensions, the model's layer is {}",
+        change.module,
+        change.a.ndim(),
+        stacked ? "one matrix" : "a stack of experts");
+  }
+}
+
+void check_magnitude(const LowRank& change, int64_t wanted) {
+  if (change.magnitude && change.magnitude->shape(0) != wanted) {
+    wrong_size(change, change.magnitude->shape(0), "magnitudes", wanted);
+  }
+}
+
+void check_embedding(const LowRank& change, const mx::Shape& shape) {
+  if (change.a.shape(0) != shape[0]) {
+    wrong_size(change, change.a.shape(0), "tokens", shape[0]);
+  }
+  if (change.b.shape(1) != shape[1]) {
+    wrong_size(change, change.b.shape(1), "outputs", shape[1]);
+  }
+  check_magnitude(change, shape[0]);
+}
+
+void check_experts(const LowRank& change, const mx::Shape& shape) {
+  if (change.a.shape(0) != shape[0]) {
+    wrong_size(change, change.a.shape(0), "experts", shape[0]);
+  }
+  if (change.a.shape(2) != shape[2]) {
+    wrong_size(change, change.a.shape(2), "inputs", shape[2]);
+  }
+  if (change.b.shape(1) != shape[1]) {
+    wrong_size(change, change.b.shape(1), "outputs", shape[1]);
+  }
+}
+
+void check_linear(
     const LowRank& change,
     const std::vector<const Parameter*>& weights) {
   int64_t out = 0;
   for (const Parameter* weight : weights) {
-    if (weight->shape().size() != 2 ||
-        weight->shape()[1] != change.a.shape(0)) {
-      fail(
-          ErrorKind::bad_file,
-          "adapter",
-          "'{}' is for {} inputs, the model's layer has {}",
-          change.module,
+    const mx::Shape& shape = weight->shape();
+    if (shape.size() != 2 || shape[1] != change.a.shape(0)) {
+      wrong_size(
+          change,
           change.a.shape(0),
-          weight->shape().empty() ? 0 : weight->shape().back());
+          "inputs",
+          shape.empty() ? 0 : shape.back());
     }
-    out += weight->shape()[0];
+    out += shape[0];
   }
   if (out != change.b.shape(1)) {
-    fail(
-        ErrorKind::bad_file,
-        "adapter",
-        "'{}' is for {} outputs, the model's layer has {}",
-        change.module,
-        change.b.shape(1),
-        out);
+    wrong_size(change, change.b.shape(1), "outputs", out);
   }
+  check_magnitude(change, out);
 }
 
 }  // namespace
@@ -141,21 +205,31 @@ std::vector<TargetedChange> find_targets(
   model.visit([&](const std::string& name, const Parameter& parameter) {
     weights[name] = &parameter;
   });
-  std::set<const Parameter*> linear = linear_weights(model);
+  Layers layers = adaptable_layers(model);
+  Modules modules = named_modules(model);
   std::set<const Parameter*> taken;
   std::vector<TargetedChange> targets;
   for (const LowRank& change : file.modules) {
-    std::vector<const Parameter*> parts = find_weights(weights, change.module);
-    check_shapes(change, parts);
+    std::vector<const Parameter*> parts =
+        find_weights(weights, modules, change.module);
+    auto kind = layers.find(parts.front());
+    if (kind == layers.end()) {
+      fail(
+          ErrorKind::unsupported,
+          "adapter",
+          "'{}' is no layer that adapters can change",
+          change.module);
+    }
+    check_kind(change, kind->second);
+    if (kind->second == LayerKind::embedding) {
+      check_embedding(change, parts.front()->shape());
+    } else if (kind->second == LayerKind::experts) {
+      check_experts(change, parts.front()->shape());
+    } else {
+      check_linear(change, parts);
+    }
     int first = 0;
     for (const Parameter* weight : parts) {
-      if (!linear.contains(weight)) {
-        fail(
-            ErrorKind::unsupported,
-            "adapter",
-            "'{}' is no linear layer that adapters can change",
-            change.module);
-      }
       if (!taken.insert(weight).second) {
         fail(
             ErrorKind::bad_file,
@@ -172,7 +246,7 @@ std::vector<TargetedChange> find_targets(
         }
       }
       first = end;
-      targets.push_back({weight, std::move(part)});
+      targets.push_back({weight, kind->second, std::move(part)});
     }
   }
   return targets;
