@@ -15,7 +15,7 @@ function(mlxx_kernel_variant target set table)
     PRIVATE MLXX_PANEL_KERNELS=kPanelKernels${table} MLXX_BYTE_KERNELS=kByteKernels${table} MLXX_BYTE_TILES=byte_tiles_${set}
             MLXX_DENSE_KERNELS=kDenseKernels${table}
             MLXX_ROW_KERNELS=kRowKernels${table} MLXX_LAYER_KERNELS=kLayerKernels${table} MLXX_RECURRENT_KERNELS=kRecurrentKernels${table}
-            MLXX_CHOICE_KERNELS=kChoiceKernels${table} MLXX_BLOCK_ATTENTION=kBlockAttention${table} MLXX_GEMM_KERNELS=kGemmKernels${table})
+            MLXX_CHOICE_KERNELS=kChoiceKernels${table} MLXX_BLOCK_ATTENTION=kBlockAttention${table} MLXX_ATTENTION_TILES=kAttentionTiles${table} MLXX_GEMM_KERNELS=kGemmKernels${table})
   target_compile_options(mlxx_kernels_${set} PRIVATE -O3 -ffp-contract=off -Wall -Wextra
                                                      ${ARG_UNPARSED_ARGUMENTS})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:mlxx_kernels_${set}>)
@@ -24,7 +24,7 @@ endfunction()
 # mlxx_add_kernel_variants(<target>): every variant of the processor's family.
 function(mlxx_add_kernel_variants target)
   set(bytes quantized_matmul/byte_kernels_cpu.cpp quantized_matmul/byte_tiles_cpu.cpp)
-  set(all attention/block_attention_cpu.cpp matmul/gemm_kernels_cpu.cpp quantized_matmul/dense_kernels_cpu.cpp quantized_matmul/panel_kernels_cpu.cpp
+  set(all attention/attention_tiles_cpu.cpp attention/block_attention_cpu.cpp matmul/gemm_kernels_cpu.cpp quantized_matmul/dense_kernels_cpu.cpp quantized_matmul/panel_kernels_cpu.cpp
           layer_kernels_cpu.cpp recurrent_kernels_cpu.cpp row_kernels_cpu.cpp
           token_choice/choice_kernels_cpu.cpp ${bytes})
   mlxx_kernel_variant(${target} portable Portable SOURCES ${all})

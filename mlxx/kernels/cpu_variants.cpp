@@ -88,6 +88,10 @@ const BlockAttention& block_attention(InstructionSet set) {
   return MLXX_TABLES(kBlockAttention, Avx512, Portable, Portable).choose(set);
 }
 
+const AttentionTiles& attention_tiles(InstructionSet set) {
+  return MLXX_TABLES(kAttentionTiles, Avx512, Portable, Portable).choose(set);
+}
+
 const GemmKernels& gemm_kernels(InstructionSet set) {
   return MLXX_TABLES(kGemmKernels, Avx512, Portable, Portable).choose(set);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "mlxx/kernels/attention/attention_tiles.h"
 #include "mlxx/kernels/attention/block_attention.h"
 #include "mlxx/kernels/instruction_set.h"
 #include "mlxx/kernels/layer_kernels.h"
@@ -21,6 +22,7 @@ const RowKernels& row_kernels(InstructionSet set);
 const LayerKernels& layer_kernels(InstructionSet set);
 const RecurrentKernels& recurrent_kernels(InstructionSet set);
 const BlockAttention& block_attention(InstructionSet set);
+const AttentionTiles& attention_tiles(InstructionSet set);
 const GemmKernels& gemm_kernels(InstructionSet set);
 const ChoiceKernels& choice_kernels(InstructionSet set);
 

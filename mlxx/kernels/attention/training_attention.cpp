@@ -1,26 +1,37 @@
 #include "mlxx/kernels/attention/training_attention.h"
 
 #include "mlxx/base/error.h"
-#include "mlxx/kernels/attention/attention.h"
-#include "mlxx/kernels/attention/seen_tokens.h"
+#include "mlxx/kernels/attention/blocked_attention.h"
+#include "mlxx/kernels/attention/training_attention_cpu.h"
 
 namespace mlxx::kernels {
 namespace {
 
-// [L, L]
-mx::array mask_of(const std::vector<SeenTokens>& seen) {
-  int length = static_cast<int>(seen.size());
-  std::vector<uint8_t> mask(seen.size() * seen.size());
-  for (int i = 0; i < length; ++i) {
-    uint8_t* row = mask.data() + static_cast<size_t>(i) * length;
-    for (int j = 0; j < length; ++j) {
-      row[j] = (j >= seen[i].parent_begin && j < seen[i].parent_end) ||
-          (j >= seen[i].begin && j < seen[i].end);
-    }
+void check(
+    const mx::array& queries,
+    const mx::array& keys,
+    const mx::array& values,
+    const TrainingAttention& options) {
+  auto wrong = [&](const char* what) {
+    fail(ErrorKind::internal, "training attention", "{}", what);
+  };
+  if (queries.ndim() != 4 || keys.ndim() != 4 || values.ndim() != 4) {
+    wrong("queries, keys and values have four axes");
   }
-  return mx::astype(
-      mx::array(mask.data(), {length, length}, mx::uint8),
-      mx::bool_);
+  if (keys.shape(0) != queries.shape(0) || keys.shape(2) != queries.shape(2) ||
+      keys.shape(3) != queries.shape(3) || values.shape(0) != keys.shape(0) ||
+      values.shape(1) != keys.shape(1) || values.shape(2) != keys.shape(2) ||
+      queries.shape(1) % keys.shape(1) != 0) {
+    wrong("shapes of queries, keys and values do not fit");
+  }
+  if (options.sinks &&
+      (options.sinks->ndim() != 1 ||
+       options.sinks->shape(0) != queries.shape(1))) {
+    wrong("not one sink for each head");
+  }
+  if (!options.segments.empty() && queries.shape(0) != 1) {
+    wrong("segments of more than one row");
+  }
 }
 
 }  // namespace
@@ -30,19 +41,12 @@ mx::array training_attention(
     const mx::array& keys,
     const mx::array& values,
     const TrainingAttention& options,
-    const Selection&) {
-  int length = queries.shape(2);
-  auto seen = seen_tokens(options.segments, options.window, length);
-  AttentionOptions plain{
-      .scale = options.scale,
-      .softcap = options.softcap,
-      .sinks = options.sinks};
-  if (options.segments.empty() && options.window == 0) {
-    plain.mask.mode = "causal";
-  } else {
-    plain.mask.array = mask_of(seen);
+    const Selection& selection) {
+  check(queries, keys, values, options);
+  if (training_attention_cpu_covers(queries, keys, values, selection)) {
+    return training_attention_cpu(queries, keys, values, options, selection);
   }
-  return plain_attention(queries, keys, values, plain);
+  return blocked_attention(queries, keys, values, options);
 }
 
 }  // namespace mlxx::kernels
