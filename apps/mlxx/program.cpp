@@ -36,6 +36,7 @@ constexpr AddCommand kCommands[] = {
     add_serve_command,
     add_train_command,
     add_embed_command,
+    add_eval_command,
     add_rerank_command,
     add_show_command,
     add_fit_command,
