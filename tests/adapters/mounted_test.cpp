@@ -136,7 +136,11 @@ TEST_P(Mounting, EqualsMergedWeights) {
   auto stack = mounted.find("x");
   EXPECT_TRUE(stack->fits_program());
   mx::array program = logits_of(*base, stack, ids, Way::program);
-  EXPECT_LT(relative_error(program, expected), 2e-4f);
+  // Keys and values are half precision there.
+  EXPECT_LT(relative_error(program, expected), 1e-3f);
+  EXPECT_LT(
+      relative_error(program, logits_of(*other, nullptr, ids, Way::program)),
+      3e-4f);
   EXPECT_GT(
       relative_error(logits_of(*base, nullptr, ids, Way::program), expected),
       0.05f);
@@ -147,7 +151,7 @@ TEST_P(Mounting, EqualsMergedWeights) {
         relative_error(
             logits_of(*base, mounted.find("x+y"), ids, Way::program),
             logits_of(*base, mounted.find("x+y"), ids)),
-        2e-4f);
+        1e-3f);
   }
 }
 
