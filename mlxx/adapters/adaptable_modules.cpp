@@ -207,6 +207,14 @@ void put_shared_first(Modules& modules) {
 
 }  // namespace
 
+std::optional<int> layer_of(const std::string& name) {
+  auto number = layer_number(name);
+  if (!number) {
+    return std::nullopt;
+  }
+  return std::stoi(name.substr(number->first, number->second - number->first));
+}
+
 std::map<const Parameter*, LayerKind> adaptable_layers(
     const models::Model& model) {
   Recorder recorder;
@@ -234,10 +242,7 @@ std::vector<AdaptableModule> adaptable_modules(const models::Model& model) {
     module.name = parent_and_leaf(name).first;
     module.kind = found->second;
     module.weights = {&parameter};
-    auto number = layer_number(name);
-    module.layer = number
-        ? std::stoi(name.substr(number->first, number->second - number->first))
-        : (behind ? summary.layers : -1);
+    module.layer = layer_of(name).value_or(behind ? summary.layers : -1);
     const mx::Shape& shape = parameter.shape();
     module.experts = module.kind == LayerKind::experts ? shape[0] : 0;
     module.inputs = shape.back();

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mlxx/models/model.h"
 
 namespace mlxx::adapters {
+
+// The number of the decoder layer that a parameter or module belongs to;
+// nothing outside of the decoder layers.
+std::optional<int> layer_of(const std::string& name);
 
 enum class LayerKind { linear, experts, embedding };
 

@@ -7,6 +7,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/base/log.h"
+#include "mlxx/models/load_trainable.h"
 
 namespace mlxx::generate {
 
@@ -45,7 +46,13 @@ Pipeline load_pipeline(
   models::LoadOptions load_options;
   load_options.kernels = options.kernels;
   load_options.progress = options.progress;
-  pipeline.model = models::load_model(*checkpoint, load_options);
+  if (options.trainable) {
+    pipeline.trainable_model =
+        models::load_trainable_model(*checkpoint, load_options);
+    pipeline.model = pipeline.trainable_model;
+  } else {
+    pipeline.model = models::load_model(*checkpoint, load_options);
+  }
   pipeline.weights_seconds = seconds_since(start);
 
   TextPart part = text_part.get();

@@ -21,6 +21,8 @@ namespace mlxx::generate {
 struct Pipeline {
   std::shared_ptr<const hub::Checkpoint> checkpoint;
   std::shared_ptr<const models::Model> model;
+  // The same one, where PipelineOptions::trainable asks for it; else null.
+  std::shared_ptr<models::Model> trainable_model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;  // may be null
   // Why chat_template is null although the checkpoint has one.
@@ -53,6 +55,8 @@ struct PipelineOptions {
   // nor cache above are looked at.
   std::shared_ptr<const TextPart> text_part;
   models::Progress progress;
+  // Weights dense, to be changed (models/load_trainable.h).
+  bool trainable = false;
 };
 
 // Loads the tokenizer on another thread while this one repacks weights. A

@@ -168,6 +168,21 @@ WeightArrays load_arrays(
       weight.global_scale};
 }
 
+// A quantized weight as a dense one.
+WeightArrays dequantized(
+    const WeightArrays& arrays,
+    const QuantizationSpec& spec) {
+  mx::array dense = mx::dequantize(
+      arrays.weight,
+      *arrays.scales,
+      arrays.biases,
+      spec.group_size,
+      spec.bits,
+      spec.mode,
+      arrays.global_scale);
+  return {dense, std::nullopt, std::nullopt};
+}
+
 // Null if the tensor has to take the way through MLX's form.
 std::shared_ptr<const PackedWeights> pack_from_file(
     const hub::Checkpoint& checkpoint,
@@ -261,15 +276,23 @@ void load_weights(
     }
     auto spec = spec_of(tensor);
     read += tensor.nbytes;
-    if (auto packed = pack_from_file(checkpoint, tensor, placed)) {
-      parameter.set_packed(std::move(packed), spec);
+    auto from_file =
+        target.dense ? nullptr : pack_from_file(checkpoint, tensor, placed);
+    if (from_file) {
+      parameter.set_packed(std::move(from_file), spec);
       if (options.progress) {
         options.progress(read, total);
       }
       return;
     }
     WeightArrays arrays = load_arrays(checkpoint, tensor, plan);
-    if (auto packed = pack(parameter, arrays, spec, placed)) {
+    if (target.dense && spec) {
+      arrays = dequantized(arrays, *spec);
+      spec.reset();
+    }
+    auto packed =
+        target.dense ? nullptr : pack(parameter, arrays, spec, placed);
+    if (packed) {
       parameter.set(std::move(arrays), spec);
       parameter.set_packed(std::move(packed));
       if (options.progress) {

@@ -14,6 +14,8 @@ struct WeightTarget {
   std::function<void(const ParameterVisitor&)> visit;
   // Whether an entry that is no parameter may be left out.
   std::function<bool(const std::string&)> skips;
+  // All weights become dense and stay in MLX's form.
+  bool dense = false;
 };
 
 // Fills every parameter of `target` from the checkpoint, in the dtypes and

@@ -45,6 +45,16 @@ mx::array adapted_lengths(
   return mx::stop_gradient(mx::sqrt(mx::maximum(sum, mx::array(0.0f))));
 }
 
+// x @ matrix [in, out], as the layer's own weight is multiplied where it is
+// dense.
+mx::array multiplied(
+    const mx::array& x,
+    const mx::array& matrix,
+    const Parameter& weight) {
+  return weight.product() ? (*weight.product())(x, mx::transpose(matrix))
+                          : mx::matmul(x, matrix);
+}
+
 mx::array sliced(const mx::array& array, int axis, const OutputRange& range) {
   if (range.begin == 0 && range.end == array.shape(axis)) {
     return array;
@@ -92,7 +102,8 @@ mx::array lora_product(
     const std::function<mx::array(bool)>& plain) {
   mx::array b = sliced(values.b, 1, range);
   auto delta = [&] {
-    mx::array z = mx::matmul(mx::matmul(dropout(x), values.a), b);
+    mx::array z =
+        multiplied(multiplied(dropout(x), values.a, weight), b, weight);
     return mx::astype(scaled(module.scale, z), x.dtype());
   };
   if (!values.magnitude) {
@@ -161,9 +172,10 @@ mx::array lora_head(
     const Dropout& dropout,
     const std::function<mx::array()>& plain) {
   mx::array y = plain();
-  mx::array z = mx::matmul(
-      mx::matmul(dropout(x, kHeadUse), mx::transpose(values.b)),
-      mx::transpose(values.a));
+  mx::array z = multiplied(
+      multiplied(dropout(x, kHeadUse), mx::transpose(values.b), table),
+      mx::transpose(values.a),
+      table);
   y = mx::add(y, mx::astype(scaled(module.scale, z), x.dtype()));
   if (!values.magnitude) {
     return y;

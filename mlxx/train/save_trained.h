@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "mlxx/train/full_parameters.h"
+#include "mlxx/train/lora.h"
+
+namespace mlxx::train {
+
+enum class AdapterLayout { mlx, peft };
+
+// The adapters as a folder that adapters::read_adapter() and the layout's own
+// programs read (adapters/write_adapter.h, with its errors). `base_model`: what
+// the config calls the model.
+void save_adapters(
+    const LoraAdapters& adapters,
+    const std::filesystem::path& folder,
+    AdapterLayout layout,
+    const std::string& base_model);
+
+// The trained weights as mlx-lm keeps those of --fine-tune-type full:
+// adapters.safetensors under their names and adapter_config.json, for
+// `mlxx fuse` and mlx-lm. unsupported for a model of which mlx-lm has some
+// weights in another form (query, key and value in one).
+void save_full(
+    const FullParameters& parameters,
+    const models::Model& model,
+    const std::filesystem::path& folder,
+    const std::string& base_model);
+
+}  // namespace mlxx::train
