@@ -24,6 +24,15 @@ struct AttentionRow {
   float* out;          // [size]
 };
 
+// A row of an output head, before its multipliers.
+struct ScoreRow {
+  float* scores;  // [count]
+  int64_t count;
+  int64_t target;
+  float factor;   // of the scores: the logits
+  float softcap;  // of those: softcap * tanh(logit / softcap); 0: none
+};
+
 inline constexpr int kAttentionSizeStep = 16;
 
 struct RowKernels {
@@ -45,6 +54,8 @@ struct RowKernels {
       float* y);
   // out = softmax(scale * keys query) values. Weights below e^-87 are 0.
   void (*attend)(const AttentionRow& row);
+  // log softmax(logits)[target]; the scores become its derivative in them.
+  float (*score_target)(const ScoreRow& row);
 };
 
 extern const RowKernels kRowKernelsPortable;

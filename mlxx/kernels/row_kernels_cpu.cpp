@@ -150,9 +150,85 @@ void attend(const AttentionRow& row) {
   }
 }
 
+// Calls change(vector, index) for whole vectors, and then for the last,
+// partial one with the number of lanes that are there.
+template <typename Change>
+MLXX_INLINE void
+for_each_vector(float* x, int64_t count, const Change& change) {
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    store(x + i, change(load(x + i), kWidth));
+  }
+  if (i < count) {
+    Floats v = change(load_some(x + i, count - i), count - i);
+    store_some(x + i, v, count - i);
+  }
+}
+
+float score_target(const ScoreRow& row) {
+  const Floats factor = broadcast(row.factor);
+  const Floats cap = broadcast(row.softcap);
+  const Floats one = broadcast(1.0f);
+  float most = -3.0e38f;
+  for_each_vector(row.scores, row.count, [&](Floats v, int64_t lanes) {
+    v = v * factor;
+    if (row.softcap != 0) {
+      v = softcap_lanes(v, cap);
+    }
+    for (int64_t i = 0; lanes < kWidth && i < lanes; ++i) {
+      most = v[i] > most ? v[i] : most;
+    }
+    if (lanes == kWidth) {
+      float largest = largest_lane(v);
+      most = largest > most ? largest : most;
+    }
+    return v;
+  });
+  const Floats above = broadcast(most);
+  // Pieces, so that few terms are added in float.
+  constexpr int64_t kPiece = 4096;
+  double sum = 0;
+  for (int64_t at = 0; at < row.count; at += kPiece) {
+    int64_t n = row.count - at < kPiece ? row.count - at : kPiece;
+    Floats part = {};
+    const float* scores = row.scores + at;
+    int64_t i = 0;
+    for (; i + kWidth <= n; i += kWidth) {
+      part = part + exponential(load(scores + i) - above);
+    }
+    if (i < n) {
+      Floats last = exponential(load_some(scores + i, n - i) - above);
+      for (int64_t lane = 0; lane < n - i; ++lane) {
+        part[lane] += last[lane];
+      }
+    }
+    sum += static_cast<double>(sum_lanes(part));
+  }
+  float log_sum = most + static_cast<float>(__builtin_log(sum));
+  float chosen = row.scores[row.target];
+  const Floats all = broadcast(log_sum);
+  for_each_vector(row.scores, row.count, [&](Floats v, int64_t) {
+    Floats change = -exponential(v - all) * factor;
+    if (row.softcap != 0) {
+      Floats part = v / cap;
+      change = change * (one - part * part);
+    }
+    return change;
+  });
+  // 1 - p of the target, without cancellation of what is stored.
+  float change = row.factor;
+  if (row.softcap != 0) {
+    float part = chosen / row.softcap;
+    change *= 1 - part * part;
+  }
+  row.scores[row.target] += change;
+  return chosen - log_sum;
+}
+
 }  // namespace
 
 extern const RowKernels MLXX_ROW_KERNELS;
-const RowKernels MLXX_ROW_KERNELS = {rms_norm, swiglu, rotate_halves, attend};
+const RowKernels MLXX_ROW_KERNELS =
+    {rms_norm, swiglu, rotate_halves, attend, score_target};
 
 }  // namespace mlxx::kernels

@@ -141,6 +141,7 @@ void DecoderModel::visit(const ParameterVisitor& visitor) {
 }
 
 void DecoderModel::use(const kernels::Selection& selection) {
+  selection_ = selection;
   for (auto& layer : layers_) {
     layer->use(selection);
   }

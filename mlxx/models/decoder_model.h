@@ -64,6 +64,7 @@ class DecoderModel : public Model, private TrainingFace {
   DecoderLayers layers_;
   nn::Norm norm_;
   std::optional<nn::Linear> lm_head_;
+  kernels::Selection selection_;
   std::optional<FusedDecoder> fused_;
   std::optional<CudaDecoder> cuda_;          // where fused_ is absent
   std::optional<FusedLayers> fused_layers_;  // where fused_ is absent

@@ -62,6 +62,7 @@ HeadParts DecoderModel::head_parts() const {
   parts.divisor = spec_.logits_divisor;
   parts.softcap = spec_.final_softcap;
   parts.tied = !lm_head_;
+  parts.selection = selection_;
   return parts;
 }
 

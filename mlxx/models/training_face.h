@@ -1,6 +1,7 @@
 #pragma once
 
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/select.h"
 #include "mlxx/core/parameters.h"
 
 namespace mlxx::models {
@@ -15,6 +16,7 @@ struct HeadParts {
   float divisor = 1;
   float softcap = 0;  // 0: none
   bool tied = false;
+  kernels::Selection selection = {};
 };
 
 // A model in the parts that training runs one by one: whole texts, without

@@ -239,12 +239,17 @@ class ModelDifferentiator : public Differentiator {
     if (!face) {
       return;
     }
-    tied_ = face->head_parts().tied;
+    auto head = face->head_parts();
+    tied_ = head.tied;
     int layers = face->layer_count();
     int lowest = layers;
     for (size_t i = 0; i < trainable.names().size(); ++i) {
-      lowest = std::min(lowest, trainable.layer(i));
+      int layer = trainable.layer(i);
+      lowest = std::min(lowest, layer);
+      trains_head_ = trains_head_ || layer >= layers || (tied_ && layer < 0);
     }
+    trains_head_ =
+        trains_head_ && !head.weight->packed() && !head.weight->quantization();
     int first = std::clamp(lowest, 0, layers);
     switch (options.recompute) {
       case Recompute::automatic:
@@ -264,14 +269,14 @@ class ModelDifferentiator : public Differentiator {
   }
 
   Result apply(const data::Batch& batch, const ScoreLoss& loss) const override {
-    TextPass pass(model_, batch);
+    TextPass pass(model_, batch, trains_head_);
     return BackwardPass(pass, trainable_, plan_, tied_).apply(loss);
   }
 
   mx::array scores(const data::Batch& batch, bool reference) const override {
     TextPass pass(model_, batch);
     std::optional<mx::array> result;
-    auto body = [&] { result = pass.scores(); };
+    auto body = [&] { result = pass.scores(/* differentiable= */ false); };
     if (reference) {
       trainable_.without(body);
     } else {
@@ -289,6 +294,7 @@ class ModelDifferentiator : public Differentiator {
   Trainable& trainable_;
   SegmentPlan plan_;
   bool tied_ = false;
+  bool trains_head_ = false;
 };
 
 }  // namespace

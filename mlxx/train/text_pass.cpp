@@ -4,6 +4,8 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/checkpoint.h"
+#include "mlxx/kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::train {
 namespace {
@@ -27,11 +29,32 @@ mx::array slice_rows(const mx::array& x, int begin, int end) {
   return mx::slice(x, from, to);
 }
 
+// Whether an adapter of the scope changes the head's product.
+bool is_adapted(const models::HeadParts& head) {
+  const auto* adapters = nn::active_adapters();
+  if (!adapters) {
+    return false;
+  }
+  const auto& shape = head.weight->shape();
+  mx::array x = mx::zeros({1, 1, shape[1]});
+  auto product = [&] { return mx::zeros({1, 1, shape[0]}); };
+  if (head.tied) {
+    return adapters->head(*head.weight, x, product).has_value();
+  }
+  return adapters
+      ->product(*head.weight, std::nullopt, x, [&](bool) { return product(); })
+      .has_value();
+}
+
 }  // namespace
 
-TextPass::TextPass(const models::Model& model, const data::Batch& batch)
+TextPass::TextPass(
+    const models::Model& model,
+    const data::Batch& batch,
+    bool trains_head)
     : model_(model),
       face_(model.training_face()),
+      trains_head_(trains_head),
       targets_(batch),
       tokens_(batch.tokens.data(), {batch.rows, batch.length}, mx::int32) {
   auto summary = model.summary();
@@ -73,11 +96,31 @@ mx::array TextPass::layer(int index, const mx::array& h) const {
   return face_->layer_output(index, h);
 }
 
-mx::array TextPass::scores(const mx::array& h) const {
+mx::array TextPass::scores(const mx::array& h, bool differentiable) const {
   if (targets_.count() == 0) {
     return targets_.placed(h);
   }
   mx::array states = face_->normed(targets_.states(h));
+  auto head = face_->head_parts();
+  if (is_adapted(head)) {
+    return targets_.placed(adapted_scores(states));
+  }
+  float factor = head.multiplier / head.divisor;
+  return targets_.placed(kernels::linear_log_probabilities(
+      states,
+      targets_.tokens(),
+      {.weight = head.weight,
+       .bias = head.bias,
+       .factor = factor / head.input_divisor,
+       .bias_factor = factor,
+       .softcap = head.softcap,
+       .trains_weight = trains_head_,
+       .differentiable = differentiable},
+      head.selection));
+}
+
+// Through the model's own head, whatever changes it.
+mx::array TextPass::adapted_scores(const mx::array& states) const {
   std::vector<mx::array> parts;
   for (int at = 0; at < targets_.count(); at += kRows) {
     int end = std::min(at + kRows, targets_.count());
@@ -89,17 +132,16 @@ mx::array TextPass::scores(const mx::array& h) const {
     });
     parts.push_back(scored({slice_rows(states, at, end)})[0]);
   }
-  return targets_.placed(
-      parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0));
+  return parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0);
 }
 
-mx::array TextPass::scores() const {
+mx::array TextPass::scores(bool differentiable) const {
   if (face_) {
     mx::array h = embedded();
     for (int i = 0; i < layers(); ++i) {
       h = layer(i, h);
     }
-    return scores(h);
+    return scores(h, differentiable);
   }
   auto cache = model_.make_cache({.per_layer = true});
   mx::array logits = model_.forward(tokens_, cache);

@@ -13,20 +13,27 @@ class TextPass {
  public:
   // invalid_request for a batch that is none, or whose tokens the model lacks;
   // unsupported for a packed row, naming a model that cannot take it.
-  TextPass(const models::Model& model, const data::Batch& batch);
+  // `trains_head`: gradients reach the head's weight, which is dense.
+  TextPass(
+      const models::Model& model,
+      const data::Batch& batch,
+      bool trains_head = false);
 
   // 0: the model is a whole, only scores() without a state is there.
   int layers() const;
   mx::array embedded() const;
   mx::array layer(int index, const mx::array& h) const;
   // From the last layer's output: log-probabilities, float32 [rows, length].
-  mx::array scores(const mx::array& h) const;
+  mx::array scores(const mx::array& h, bool differentiable = true) const;
   // From the tokens.
-  mx::array scores() const;
+  mx::array scores(bool differentiable = true) const;
 
  private:
+  mx::array adapted_scores(const mx::array& states) const;
+
   const models::Model& model_;
   const models::TrainingFace* face_;
+  bool trains_head_;
   TargetRows targets_;
   mx::array tokens_;  // [rows, length]
   nn::TrainingRows rows_;

@@ -2,6 +2,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/attention/blocked_attention.h"
+#include "mlxx/kernels/attention/fused_text_attention.h"
 #include "mlxx/kernels/attention/training_attention_cpu.h"
 
 namespace mlxx::kernels {
@@ -45,6 +46,9 @@ mx::array training_attention(
   check(queries, keys, values, options);
   if (training_attention_cpu_covers(queries, keys, values, selection)) {
     return training_attention_cpu(queries, keys, values, options, selection);
+  }
+  if (fused_text_attention_covers(queries, keys, values, options)) {
+    return fused_text_attention(queries, keys, values, options);
   }
   return blocked_attention(queries, keys, values, options);
 }

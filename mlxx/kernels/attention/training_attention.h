@@ -27,7 +27,8 @@ struct TrainingAttention {
   float softcap = 0;  // scores become softcap * tanh(score / softcap); 0: no
   // [H]: one more score per head, of a key without a value.
   std::optional<mx::array> sinks = std::nullopt;
-  // Of one packed row, in order, apart. Tokens of none see themselves alone.
+  // Of one packed row, in order, apart. Nothing is promised of what comes
+  // out for tokens of none, but that it is finite.
   // Empty: each row is one text.
   std::vector<RowSegment> segments = {};
 };

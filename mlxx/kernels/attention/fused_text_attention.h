@@ -1,0 +1,23 @@
+#pragma once
+
+#include "mlxx/kernels/attention/training_attention.h"
+
+namespace mlxx::kernels {
+
+// Whether MLX has a fused attention with a fused backward pass for this: half
+// precision on CUDA, heads of at most 128 and a multiple of 8, all tokens of a
+// text seen.
+bool fused_text_attention_covers(
+    const mx::array& queries,
+    const mx::array& keys,
+    const mx::array& values,
+    const TrainingAttention& options);
+
+// As training_attention(), by MLX's, text by text. Tokens of no text give 0.
+mx::array fused_text_attention(
+    const mx::array& queries,
+    const mx::array& keys,
+    const mx::array& values,
+    const TrainingAttention& options);
+
+}  // namespace mlxx::kernels
