@@ -16,8 +16,10 @@ function(mlxx_add_device_text)
       string(APPEND name "${first}${rest}")
     endforeach()
     file(READ ${path} text)
-    # NVRTC knows no main file that this line could be wrong in, but warns.
+    # Texts are put together by whoever compiles them: other texts of ours are
+    # not included, and NVRTC warns of "pragma once" in what is no header.
     string(REPLACE "#pragma once\n" "" text "${text}")
+    string(REGEX REPLACE "#include \"[^\n]*\n" "" text "${text}")
     file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     set(DEVICE_TEXT_NAME ${name}Text)
     set(DEVICE_TEXT "${text}")

@@ -1,7 +1,9 @@
 #include "mlxx/nn/latent_attention.h"
 
 #include "mlxx/base/error.h"
+#include "mlxx/core/device.h"
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/quantized_matmul/device_matmul.h"
 #include "mlxx/nn/attention.h"
 
 namespace mlxx::nn {
@@ -58,6 +60,12 @@ mx::array HeadMatrices::product(const mx::array& x, bool transpose) const {
   const auto& arrays = weight_.arrays();
   if (weight_.quantization()) {
     const auto& quantization = *weight_.quantization();
+    if (!transpose && backend() == Backend::cuda) {
+      // MLX has no such product there for every size.
+      return mx::matmul(
+          x,
+          kernels::device_dequantize(arrays, quantization, x.dtype()));
+    }
     return mx::quantized_matmul(
         x,
         arrays.weight,

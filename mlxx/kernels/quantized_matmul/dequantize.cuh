@@ -1,8 +1,7 @@
 // A quantized matrix in MLX's form as a dense one, for many rows of x: what a
 // prompt's product reads instead. Text that MLX compiles (core/custom_kernel.h).
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "half_pairs.cuh"
 
 namespace mlxx_dequantize {
 
@@ -51,7 +50,73 @@ __device__ inline float e8m0(unsigned code) {
   return code == 0 ? 5.877471754111438e-39f : __uint_as_float(code << 23);
 }
 
-// count: units in all.
+// count: units in all. For what prompts mostly meet, 16-bit numbers of affine
+// codes of 4 or 8 bits: conversions to and from float would take longer than
+// memory does.
+template <typename T, int BITS, int GROUP>
+__device__ void dequantize_pairs(
+    const unsigned* words,
+    const T* scales,
+    const T* biases,
+    long long count,
+    T* out) {
+  using namespace mlxx_half_pairs;
+  constexpr int kWords = BITS / 4;
+  long long first =
+      (long long)blockIdx.x * (blockDim.x * kUnits) + threadIdx.x;
+  unsigned codes[kUnits][kWords];
+  T scale[kUnits];
+  T bias[kUnits];
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    long long index = first + u * blockDim.x;
+    index = index < count ? index : count - 1;
+    if constexpr (kWords == 2) {
+      uint2 pair = __ldg(reinterpret_cast<const uint2*>(words) + index);
+      codes[u][0] = pair.x;
+      codes[u][1] = pair.y;
+    } else {
+      codes[u][0] = __ldg(words + index);
+    }
+    long long group = index / (GROUP / kUnit);
+    scale[u] = scales[group];
+    bias[u] = biases[group];
+  }
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    long long index = first + u * blockDim.x;
+    if (index >= count) {
+      return;
+    }
+    uint4 unit;
+    if constexpr (BITS == 4) {
+      // Numbers 0 and 4, 1 and 5, ...
+      unsigned p04 = scaled(pair_of_nibbles(codes[u][0], T()), scale[u], bias[u]);
+      unsigned p15 =
+          scaled(pair_of_nibbles(codes[u][0] >> 4, T()), scale[u], bias[u]);
+      unsigned p26 =
+          scaled(pair_of_nibbles(codes[u][0] >> 8, T()), scale[u], bias[u]);
+      unsigned p37 =
+          scaled(pair_of_nibbles(codes[u][0] >> 12, T()), scale[u], bias[u]);
+      unit = make_uint4(
+          __byte_perm(p04, p15, 0x5410),
+          __byte_perm(p26, p37, 0x5410),
+          __byte_perm(p04, p15, 0x7632),
+          __byte_perm(p26, p37, 0x7632));
+    } else {
+      unsigned w0 = codes[u][0];
+      unsigned w1 = codes[u][kWords - 1];
+      unit = make_uint4(
+          scaled(pair_of_bytes(w0, T()), scale[u], bias[u]),
+          scaled(pair_of_bytes(w0 >> 16, T()), scale[u], bias[u]),
+          scaled(pair_of_bytes(w1, T()), scale[u], bias[u]),
+          scaled(pair_of_bytes(w1 >> 16, T()), scale[u], bias[u]));
+    }
+    reinterpret_cast<uint4*>(out)[index] = unit;
+  }
+}
+
+// The same for every form and type.
 template <typename T, typename S, int MODE, int BITS, int GROUP>
 __device__ void dequantize(
     const unsigned* words,

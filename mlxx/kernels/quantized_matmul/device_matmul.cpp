@@ -6,6 +6,7 @@
 #include "mlxx/core/custom_kernel.h"
 #include "mlxx/kernels/quantized_matmul/dequantize_text.h"
 #include "mlxx/kernels/quantized_matmul/few_rows_text.h"
+#include "mlxx/kernels/quantized_matmul/half_pairs_text.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -85,9 +86,12 @@ std::pair<WeightArrays, QuantizationSpec> of_call(
   return {arrays, quantization};
 }
 
-CustomKernel make_dequantize_kernel() {
+// In pairs: of affine codes of 4 or 8 bits, in the 16-bit type of the scales.
+CustomKernel make_dequantize_kernel(bool pairs) {
+  std::string call = pairs ? "dequantize_pairs<T, BITS, GROUP>"
+                           : "dequantize<T, S, MODE, BITS, GROUP>";
   return CustomKernel(
-      {.name = "mlxx_dequantize",
+      {.name = pairs ? "mlxx_dequantize_pairs" : "mlxx_dequantize",
        .input_names = {"w", "scales", "biases"},
        .output_names = {"y"},
        .cuda =
@@ -97,14 +101,13 @@ CustomKernel make_dequantize_kernel() {
   for (int axis = 0; axis < scales_ndim; ++axis) {
     count *= scales_shape[axis];
   }
-  mlxx_dequantize::dequantize<T, S, MODE, BITS, GROUP>(
-      w, scales, biases, count, y);
-)",
-               .header = kDequantizeText},
-       .fallback = [](const CustomKernelCall& call) {
-         auto [arrays, quantization] = of_call(call, 0);
+  mlxx_dequantize::)" +
+                   call + "(w, scales, biases, count, y);\n",
+               .header = std::string(kHalfPairsText) + kDequantizeText},
+       .fallback = [](const CustomKernelCall& use) {
+         auto [arrays, quantization] = of_call(use, 0);
          return Arrays{
-             mlx_dequantize(arrays, quantization, call.output_dtypes[0])};
+             mlx_dequantize(arrays, quantization, use.output_dtypes[0])};
        }});
 }
 
@@ -122,7 +125,7 @@ CustomKernel make_few_rows_kernel() {
   mlxx_few_rows::few_rows<T, S, BITS, GROUP, NT, WARPS>(
       x, w, scales, biases, nullptr, tile, w_shape[0], x_shape[1], y, shared);
 )",
-               .header = kFewRowsText},
+               .header = std::string(kHalfPairsText) + kFewRowsText},
        .fallback = [](const CustomKernelCall& call) {
          auto [arrays, quantization] = of_call(call, 1);
          return Arrays{mlx_matmul(call.inputs[0], arrays, quantization)};
@@ -189,13 +192,17 @@ mx::array device_dequantize(
     const WeightArrays& arrays,
     const QuantizationSpec& quantization,
     mx::Dtype dtype) {
-  static const CustomKernel kernel = make_dequantize_kernel();
+  static const CustomKernel by_pairs = make_dequantize_kernel(true);
+  static const CustomKernel by_numbers = make_dequantize_kernel(false);
   auto mode = mode_number(quantization.mode);
   bool known = mode && (is_half(dtype) || dtype == mx::float32) &&
       (quantization.mode != "affine" || arrays.biases);
   if (!known || arrays.global_scale || is_shapeless_tracing()) {
     return mlx_dequantize(arrays, quantization, dtype);
   }
+  bool pairs = quantization.mode == "affine" && is_half(dtype) &&
+      arrays.scales->dtype() == dtype &&
+      (quantization.bits == 4 || quantization.bits == 8);
   mx::Shape shape = arrays.scales->shape();
   shape.back() *= quantization.group_size;
   int64_t numbers = 1;
@@ -203,7 +210,7 @@ mx::array device_dequantize(
     numbers *= size;
   }
   int64_t threads = (numbers / kUnit + kUnits - 1) / kUnits;
-  return kernel(
+  return (pairs ? by_pairs : by_numbers)(
       {.inputs =
            {arrays.weight,
             *arrays.scales,
