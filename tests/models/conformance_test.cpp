@@ -5,6 +5,7 @@
 #include "mlxx/cache/chunked.h"
 #include "mlxx/cache/rows.h"
 #include "mlxx/cache/stored_caches.h"
+#include "mlxx/core/device.h"
 #include "tests/core/temporary_folder.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
@@ -13,6 +14,12 @@ namespace mlxx::models {
 namespace {
 
 constexpr int kTokens = 40;
+
+// Of norms. Our CPU kernels compute a token in the same order in every company;
+// a GPU's products of other sizes are other kernels, here without TF32.
+float tolerance() {
+  return backend() == Backend::cpu ? 1e-5f : 1e-4f;
+}
 
 // In fallback mode and with the kernels of this machine.
 struct Variant {
@@ -91,14 +98,14 @@ TEST_P(Conformance, CachedLogitsEqualUncachedOnes) {
   mx::array ids = tokens(1, kTokens);
   mx::array whole = in_pieces(ids, {kTokens});
   mx::array one_by_one = in_pieces(ids, std::vector<int>(kTokens, 1));
-  EXPECT_LT(relative_error(one_by_one, whole), 1e-5);
+  EXPECT_LT(relative_error(one_by_one, whole), tolerance());
 }
 
 TEST_P(Conformance, SplitPrefillEqualsWholePrefill) {
   mx::array ids = tokens(1, kTokens);
   mx::array whole = in_pieces(ids, {kTokens});
-  EXPECT_LT(relative_error(in_pieces(ids, {16, 16, 8}), whole), 1e-5);
-  EXPECT_LT(relative_error(in_pieces(ids, {1, 38, 1}), whole), 1e-5);
+  EXPECT_LT(relative_error(in_pieces(ids, {16, 16, 8}), whole), tolerance());
+  EXPECT_LT(relative_error(in_pieces(ids, {1, 38, 1}), whole), tolerance());
 }
 
 TEST_P(Conformance, ABatchEqualsItsRows) {
@@ -111,7 +118,7 @@ TEST_P(Conformance, ABatchEqualsItsRows) {
         batch,
         {row, 0, 0},
         {row + 1, batch.shape(1), batch.shape(2)});
-    EXPECT_LT(relative_error(in_batch, alone), 1e-5) << row;
+    EXPECT_LT(relative_error(in_batch, alone), tolerance()) << row;
   }
 }
 
@@ -123,7 +130,7 @@ TEST_P(Conformance, ForwardLastIsTheLastRow) {
   mx::array expected =
       mx::squeeze(mx::slice(all, {0, 8, 0}, {2, 9, all.shape(2)}), 1);
   EXPECT_EQ(last.shape(), expected.shape());
-  EXPECT_LT(relative_error(last, expected), 1e-5);
+  EXPECT_LT(relative_error(last, expected), tolerance());
 }
 
 TEST_P(Conformance, TrimmedTokensLeaveNoTrace) {
@@ -144,7 +151,7 @@ TEST_P(Conformance, TrimmedTokensLeaveNoTrace) {
   mx::array resumed = model_->forward(columns(ids, 8, 14), cache);
   mx::array whole = in_pieces(ids, {8, 6});
   mx::array expected = mx::slice(whole, {0, 8, 0}, {1, 14, whole.shape(2)});
-  EXPECT_LT(relative_error(resumed, expected), 1e-5);
+  EXPECT_LT(relative_error(resumed, expected), tolerance());
 }
 
 TEST_P(Conformance, RowsOfABatchGoOnAsTheyWouldAlone) {
@@ -172,7 +179,7 @@ TEST_P(Conformance, RowsOfABatchGoOnAsTheyWouldAlone) {
         relative_error(
             mx::slice(together, {row, 0, 0}, {row + 1, 1, vocabulary}),
             mx::slice(whole, {0, kPrompt, 0}, {1, kPrompt + 1, vocabulary})),
-        1e-5)
+        tolerance())
         << row;
     EXPECT_LT(
         relative_error(
@@ -181,7 +188,7 @@ TEST_P(Conformance, RowsOfABatchGoOnAsTheyWouldAlone) {
                 whole,
                 {0, kPrompt + 1, 0},
                 {1, kPrompt + 2, vocabulary})),
-        1e-5)
+        tolerance())
         << row;
   }
 }
