@@ -10,7 +10,9 @@ and most, and our share of the memory bandwidth.
 Every peer is measured with prompts and decoding: on every model, mlx-lm, which
 takes minutes for a round, on the first one only. On the first model llama.cpp
 is also met with one thread, after a long context, with several sequences, and
-with one core taken by another program; --quick leaves these out.
+with one core taken by another program; --quick leaves these out. --gpu meets
+every peer that reads the model's format on every model: one sequence, a long
+prompt, several sequences.
 
 Quiet machines only: what else runs shows in every figure. The file is written
 after every row; a peer that fails costs its row, and the exit code is 1.
@@ -25,7 +27,7 @@ from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from this_machine import processor  # noqa: E402
+from this_machine import gpu, processor  # noqa: E402
 
 # Name, arguments of `mlxx bench`, environment.
 EVERYWHERE = [
@@ -45,6 +47,13 @@ SEQUENCES = [
     )
     for count in ("8", "32")
     for form in ("int16", "int8")
+]
+# With --gpu, of every model and peer.
+ON_A_GPU = [
+    ("one sequence", ["-p", "512", "-n", "128"], {}),
+    ("a long prompt", ["-p", "2048", "-n", "0"], {}),
+    ("8 sequences", ["-p", "0", "-n", "64", "--parallel", "8"], {}),
+    ("32 sequences", ["-p", "0", "-n", "64", "--parallel", "32"], {}),
 ]
 BUSY = ("one core taken", ["-p", "512", "-n", "64"], {})
 
@@ -114,11 +123,14 @@ def measure_models(options, table):
         name, model = entry.split("=", 1)
         first = index == 0
         for peer in options.peer:
-            situations = list(EVERYWHERE)
-            if peer.startswith("mlx-lm=") and not first:
+            is_gguf = model.endswith(".gguf")
+            if options.gpu and is_gguf == peer.startswith("mlx-lm="):
+                continue
+            situations = list(ON_A_GPU if options.gpu else EVERYWHERE)
+            if peer.startswith("mlx-lm=") and not first and not options.gpu:
                 continue
             is_llama = peer.startswith("llama.cpp=")
-            if is_llama and first and not options.quick:
+            if is_llama and first and not options.quick and not options.gpu:
                 situations += FIRST_ONLY + SEQUENCES
             for situation in situations:
                 table.add(
@@ -128,7 +140,7 @@ def measure_models(options, table):
                         measure(options, peer, model, situation),
                     )
                 )
-            if is_llama and first and not options.quick:
+            if is_llama and first and not options.quick and not options.gpu:
                 busy = subprocess.Popen(
                     [sys.executable, "-c", "while True: pass"]
                 )
@@ -154,6 +166,7 @@ def main():
     parser.add_argument("--note", default="", help="versions of the peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("models", nargs="+", metavar="NAME=FILE")
     options = parser.parse_args()
@@ -168,7 +181,8 @@ def main():
         [
             "# mlxx and other programs, in turns",
             "",
-            f"{date.today()}, {processor()}. {version}. {options.note}".rstrip(),
+            f"{date.today()}, {gpu() if options.gpu else processor()}. {version}. "
+            f"{options.note}".rstrip(),
             f"{options.rounds} rounds each (mlx-lm one); tokens per second; the "
             "ratio is the median of the rounds, with the least and the most.",
             "",

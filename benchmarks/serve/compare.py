@@ -8,6 +8,8 @@ together, time between tokens.
 
 Every client streams completions of 64 tokens one after the other. mlx-lm, which
 needs minutes for a round, is met with one client only. Quiet machines only.
+--one-server meets mlxx without peers, and starts it once for all numbers of
+clients: where loading a model takes longer than measuring it.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from pathlib import Path
 from load import run_clients, words
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from this_machine import processor  # noqa: E402
+from this_machine import gpu, processor  # noqa: E402
 
 TOKENS = 64
 PREFIX_TOKENS = 1000
@@ -109,22 +111,27 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
-def measure(name, program, options, clients, seed):
-    """One round of one server: what the table shows."""
+def measure_clients(server, options, clients, seed):
+    """What the table shows of that many clients at once."""
     requests = options.requests if clients > 1 else 2 * options.requests
+    done, seconds = server.run(
+        clients, requests, lambda number: words(32, f"{seed} {clients} {number}")
+    )
+    gaps = [gap for one in done for gap in one.gaps()]
+    return {
+        "ready": server.ready,
+        "total": sum(one.tokens for one in done) / seconds,
+        "first": statistics.median(one.first() for one in done),
+        "gap": statistics.median(gaps),
+        "gap99": percentile(gaps, 0.99),
+    }
+
+
+def measure(name, program, options, clients, seed):
+    """One round of one server."""
     with Server(name, program, options, clients) as server:
         server.run(1, 1, lambda number: words(32, f"warm {seed}"))
-        done, seconds = server.run(
-            clients, requests, lambda number: words(32, f"{seed} {clients} {number}")
-        )
-        gaps = [gap for one in done for gap in one.gaps()]
-        figures = {
-            "ready": server.ready,
-            "total": sum(one.tokens for one in done) / seconds,
-            "first": statistics.median(one.first() for one in done),
-            "gap": statistics.median(gaps),
-            "gap99": percentile(gaps, 0.99),
-        }
+        figures = measure_clients(server, options, clients, seed)
         if clients == 1:
             prefix = words(PREFIX_TOKENS, "prefix")
             done, _ = server.run(
@@ -146,6 +153,19 @@ def text_of(figures):
     return "; ".join(parts)
 
 
+def measure_one_server(options):
+    """Rows of mlxx alone, every number of clients at the same server."""
+    with Server("mlxx", options.mlxx, options, max(options.clients)) as server:
+        for clients in options.clients:
+            # As many at once as then, or the first rounds would make kernels.
+            server.run(clients, 1, lambda number: words(32, f"warm {clients} {number}"))
+            rounds = [
+                measure_clients(server, options, clients, turn)
+                for turn in range(options.rounds)
+            ]
+            yield f"| {clients} | {text_of(middle(rounds))} | | | | |"
+
+
 def middle(rounds):
     return {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
 
@@ -163,6 +183,9 @@ def main():
     parser.add_argument("--requests", type=int, default=3, help="of each client")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--one-server", action="store_true", help="mlxx alone, started once, on a GPU"
+    )
     parser.add_argument("--note", default="")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -172,7 +195,8 @@ def main():
     lines = [
         "# mlxx serve and other servers, in turns",
         "",
-        f"{date.today()}, {processor()}. {version}. {options.note}".rstrip(),
+        f"{date.today()}, {gpu() if options.one_server else processor()}. {version}. "
+        f"{options.note}".rstrip(),
         f"{options.rounds} rounds, {TOKENS} tokens a request, prompts of 32 tokens; "
         "medians. The ratio is of the tokens per second of all clients.",
         "",
@@ -180,6 +204,12 @@ def main():
         "|---|---|---|---|---|---|",
     ]
     complete = True
+    if options.one_server:
+        for row in measure_one_server(options):
+            lines.append(row)
+            print(row, flush=True)
+            options.out.write_text("\n".join(lines) + "\n", encoding="utf8")
+        return
     for clients in options.clients:
         for entry in options.peer or ["="]:
             peer, program = entry.split("=", 1)

@@ -80,7 +80,7 @@ TEST(DeviceMatmul, DequantizesEveryForm) {
   for (const Form& form : kForms) {
     for (mx::Dtype dtype : kDtypes) {
       QuantizationSpec spec{form.group, form.bits, form.mode};
-      auto arrays = quantized(form, {40, 384}, dtype);
+      auto arrays = quantized(form, {24, 256}, dtype);
       mx::array got = device_dequantize(arrays, spec, dtype);
       EXPECT_EQ(got.dtype(), dtype);
       EXPECT_LT(relative_error(got, reference(arrays, spec)), epsilon(dtype))
@@ -102,11 +102,11 @@ TEST(DeviceMatmul, MultipliesAnyNumberOfRows) {
   for (const Form& form : kForms) {
     for (mx::Dtype dtype : kDtypes) {
       QuantizationSpec spec{form.group, form.bits, form.mode};
-      // 40 outputs: no whole number of a block's 16.
-      auto arrays = quantized(form, {40, 384}, dtype);
+      // 24 outputs: no whole number of a block's 16.
+      auto arrays = quantized(form, {24, 256}, dtype);
       mx::array dense = mx::transpose(reference(arrays, spec));
-      for (int rows : {1, 3, 8, 9, 31, 64, 65, 130}) {
-        mx::array x = numbers({rows, 384}, rows, dtype);
+      for (int rows : {1, 9, 64, 70}) {
+        mx::array x = numbers({rows, 256}, rows, dtype);
         mx::array got = device_quantized_matmul(x, arrays, spec);
         EXPECT_EQ(got.dtype(), dtype);
         EXPECT_LT(
