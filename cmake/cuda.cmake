@@ -62,7 +62,7 @@ function(mlxx_add_cuda_plugin target)
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/cuda
       COMMAND
         ${mlxx_nvcc} -c -O3 -std=c++20 -ccbin ${CMAKE_CXX_COMPILER} -I${CMAKE_SOURCE_DIR}
-        -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -Werror all-warnings -lineinfo
+        -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -Werror all-warnings -compress-mode=size
         ${mlxx_cuda_codes} -MD -MF ${object}.d -o ${object} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
       DEPFILE ${object}.d

@@ -1,10 +1,12 @@
 #include "mlxx/models/cuda_decoder.h"
 
 #include "mlxx/cache/decoder_cache.h"
+#include "mlxx/cache/joined_rows.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/models/cuda_weights.h"
 #include "mlxx/models/prompt_kv.h"
+#include "mlxx/nn/row_adapters.h"
 
 namespace mlxx::models {
 
@@ -77,7 +79,8 @@ mx::array CudaDecoder::operator()(
   int length = tokens.shape(1);
   auto sequences = state.sequences(batch);
   std::vector<mx::array> previous = state.newest();
-  if (length == 1) {
+  const nn::RowAdapters* adapters = nn::active_adapters();
+  if (length == 1 && !adapters) {
     std::vector<kernels::SequenceKv::Step> steps;
     for (kernels::SequenceKv* sequence : sequences) {
       steps.push_back(sequence->extend(1));
@@ -88,32 +91,70 @@ mx::array CudaDecoder::operator()(
     return rows == kernels::LogitRows::all ? mx::expand_dims(logits, 1)
                                            : logits;
   }
-  std::vector<mx::array> all;
-  for (int b = 0; b < batch; ++b) {
-    auto [logits, done] = prompt(
-        mx::slice(tokens, {b, 0}, {b + 1, length}),
-        *sequences[b],
-        previous,
-        layer_by_layer);
-    all.push_back(logits);
-    previous = {done};
-  }
-  state.set_newest(previous.front());
-  return batch == 1 ? all.front() : mx::concatenate(all, 0);
+  auto [logits, done] = length == 1
+      ? joined(tokens, sequences, std::move(previous), layer_by_layer)
+      : one_by_one(tokens, sequences, std::move(previous), layer_by_layer);
+  state.set_newest(done);
+  // Who evaluates the one has the other.
+  return mx::depends({mx::astype(logits, mx::float32)}, {done})[0];
 }
 
-std::pair<mx::array, mx::array> CudaDecoder::prompt(
+CudaDecoder::Result CudaDecoder::joined(
     const mx::array& tokens,
-    kernels::SequenceKv& sequence,
-    const std::vector<mx::array>& previous,
+    const Sequences& sequences,
+    std::vector<mx::array> previous,
     const LayerByLayer& layer_by_layer) const {
+  std::vector<cache::CacheList> opened;
+  std::vector<cache::CacheList*> rows;
+  for (kernels::SequenceKv* sequence : sequences) {
+    opened.push_back(open(*sequence, previous));
+  }
+  for (auto& row : opened) {
+    rows.push_back(&row);
+  }
+  cache::JoinedRows all(rows);
+  mx::array logits = layer_by_layer(tokens, all.caches());
+  all.give_rows();
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    previous = {close(*sequences[b], opened[b], 1, previous)};
+  }
+  return {logits, previous.front()};
+}
+
+CudaDecoder::Result CudaDecoder::one_by_one(
+    const mx::array& tokens,
+    const Sequences& sequences,
+    std::vector<mx::array> previous,
+    const LayerByLayer& layer_by_layer) const {
+  const nn::RowAdapters* adapters = nn::active_adapters();
+  if (sequences.size() > 1 && adapters && adapters->rows_apart()) {
+    fail(
+        ErrorKind::unsupported,
+        "adapters",
+        "prompts of {} rows with adapters of their own at once",
+        sequences.size());
+  }
   int length = tokens.shape(1);
+  std::vector<mx::array> logits;
+  for (int b = 0; b < static_cast<int>(sequences.size()); ++b) {
+    cache::CacheList layers = open(*sequences[b], previous);
+    logits.push_back(
+        layer_by_layer(mx::slice(tokens, {b, 0}, {b + 1, length}), layers));
+    previous = {close(*sequences[b], layers, length, previous)};
+  }
+  return {
+      logits.size() == 1 ? logits.front() : mx::concatenate(logits, 0),
+      previous.front()};
+}
+
+cache::CacheList CudaDecoder::open(
+    const kernels::SequenceKv& sequence,
+    const std::vector<mx::array>& previous) const {
   int from = sequence.length();
-  kernels::KvBlocks before = sequence.held_blocks();
   cache::CacheList layers;
   for (int i = 0; i < shape_.layers; ++i) {
-    auto read = [&, i](int part) {
-      return decoder_->read_kv(before, i, part, from, previous);
+    auto read = [&](int part) {
+      return decoder_->read_kv(sequence.held_blocks(), i, part, from, previous);
     };
     layers.push_back(
         from == 0 ? std::make_unique<PromptKv>(windows_[i])
@@ -121,17 +162,21 @@ std::pair<mx::array, mx::array> CudaDecoder::prompt(
                         windows_[i],
                         kernels::DenseView{read(0), read(1)}));
   }
-  mx::array logits = mx::astype(layer_by_layer(tokens, layers), mx::float32);
+  return layers;
+}
+
+mx::array CudaDecoder::close(
+    kernels::SequenceKv& sequence,
+    const cache::CacheList& layers,
+    int length,
+    const std::vector<mx::array>& previous) const {
   std::vector<mx::array> keys_values;
-  for (auto& layer : layers) {
-    auto& kv = static_cast<PromptKv&>(*layer);
+  for (const auto& layer : layers) {
+    const auto& kv = static_cast<const PromptKv&>(*layer);
     keys_values.push_back(kv.new_keys());
     keys_values.push_back(kv.new_values());
   }
-  mx::array done =
-      decoder_->write_kv(keys_values, sequence.extend(length), previous);
-  // Who evaluates the one has the other.
-  return {mx::depends({logits}, {done})[0], done};
+  return decoder_->write_kv(keys_values, sequence.extend(length), previous);
 }
 
 }  // namespace mlxx::models

@@ -13,8 +13,9 @@
 namespace mlxx::models {
 
 // A decoder whose steps of one token per sequence run as one operation of
-// libmlxx_cuda. Prompts run layer by layer, and what they leave is put into
-// the blocks of the sequences. Not differentiable.
+// libmlxx_cuda. Prompts, and steps that adapters of an AdapterScope change, run
+// layer by layer, and what they leave is put into the blocks of the sequences.
+// Not differentiable.
 class CudaDecoder {
  public:
   // Once the weights are in; packs them. Nothing, and the reason in `why`, if
@@ -28,8 +29,8 @@ class CudaDecoder {
   cache::CacheList make_cache() const;
   static bool made(const cache::CacheList& cache);
 
-  // tokens [1, L] and one cache per layer -> logits of the last token [1, V],
-  // or of all [1, L, V].
+  // tokens [B, L] and one cache per layer -> logits of the last token [B, V],
+  // or of all [B, L, V].
   using LayerByLayer = std::function<
       mx::array(const mx::array& tokens, cache::CacheList& layers)>;
   // tokens [B, L] -> float32 logits [B, V] of the last one, or [B, L, V].
@@ -48,12 +49,31 @@ class CudaDecoder {
         shape_(shape),
         windows_(std::move(windows)) {}
 
-  // Gives logits and what the next operation waits for.
-  std::pair<mx::array, mx::array> prompt(
+  using Sequences = std::vector<kernels::SequenceKv*>;
+  // Logits, and what the next operation on the sequences waits for.
+  using Result = std::pair<mx::array, mx::array>;
+
+  // One token of each sequence, all in one pass through the layers: where
+  // adapters change them.
+  Result joined(
       const mx::array& tokens,
-      kernels::SequenceKv& sequence,
-      const std::vector<mx::array>& previous,
+      const Sequences& sequences,
+      std::vector<mx::array> previous,
       const LayerByLayer& layer_by_layer) const;
+  Result one_by_one(
+      const mx::array& tokens,
+      const Sequences& sequences,
+      std::vector<mx::array> previous,
+      const LayerByLayer& layer_by_layer) const;
+  // What layers see of a sequence, and back into its blocks.
+  cache::CacheList open(
+      const kernels::SequenceKv& sequence,
+      const std::vector<mx::array>& previous) const;
+  mx::array close(
+      kernels::SequenceKv& sequence,
+      const cache::CacheList& layers,
+      int length,
+      const std::vector<mx::array>& previous) const;
 
   std::shared_ptr<kernels::CudaDecoder> decoder_;
   kernels::KvShape shape_;
