@@ -1,5 +1,8 @@
 #include "mlxx/nn/mlp.h"
 
+#include "mlxx/kernels/swiglu/trained_swiglu.h"
+#include "mlxx/nn/training_rows.h"
+
 namespace mlxx::nn {
 
 Mlp::Mlp(const LayerSpec& spec)
@@ -15,6 +18,9 @@ Mlp::Mlp(const LayerSpec& spec)
 mx::array Mlp::operator()(const mx::array& x) const {
   if (!gate_) {
     return down_(kernels::activate(up_(x), activation_, selection_));
+  }
+  if (training_rows() && activation_ == kernels::Activation::silu) {
+    return down_(kernels::trained_swiglu((*gate_)(x), up_(x), selection_));
   }
   return down_(
       kernels::gated_activation((*gate_)(x), up_(x), activation_, selection_));

@@ -1,6 +1,7 @@
 #include "mlxx/train/lora_layer.h"
 
 #include "mlxx/adapters/linear_change.h"
+#include "mlxx/core/device.h"
 
 namespace mlxx::train {
 namespace {
@@ -66,6 +67,11 @@ mx::array sliced(const mx::array& array, int axis, const OutputRange& range) {
   return mx::slice(array, start, stop);
 }
 
+bool is_half_on_device(const mx::array& x) {
+  return backend() != Backend::cpu &&
+      (x.dtype() == mx::float16 || x.dtype() == mx::bfloat16);
+}
+
 }  // namespace
 
 mx::array Dropout::operator()(const mx::array& x, uint64_t use) const {
@@ -108,6 +114,15 @@ mx::array lora_product(
   };
   if (!values.magnitude) {
     mx::array y = plain(true);
+    if (is_half_on_device(x) && y.dtype() == x.dtype()) {
+      // In one product with the sum, and in the layer's dtype: float32 copies
+      // of inputs and outputs would take longer than all of this.
+      mx::array z = mx::matmul(dropout(x), mx::astype(values.a, x.dtype()));
+      return mx::addmm(
+          y,
+          scaled(module.scale, mx::astype(z, x.dtype())),
+          mx::astype(b, x.dtype()));
+    }
     return mx::add(y, delta());
   }
   // mlx-lm multiplies with the dequantized weight here.

@@ -5,6 +5,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/core/custom_vjp.h"
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/linear_cross_entropy/device_scores.h"
 #include "mlxx/kernels/linear_cross_entropy/packed_scores.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 
@@ -78,8 +79,9 @@ class Scores {
   }
 
   struct Part {
-    mx::array score;   // [n]
-    mx::array change;  // [n, V]: derivative of the score in logit / factor
+    mx::array score;     // [n]
+    mx::array change;    // [n, V]: derivative of the score in the product
+    mx::array in_logit;  // in what bias * bias_factor is added to
   };
 
   Part part(
@@ -87,7 +89,12 @@ class Scores {
       const mx::array& targets,
       const mx::array* weight,
       const mx::array* bias) const {
-    mx::array l = logits(product(rows, weight), bias);
+    mx::array y = product(rows, weight);
+    if (!bias && !form_.trains_weight) {
+      auto scored = device_scores(y, targets, form_.factor, form_.softcap);
+      return {scored.scores, scored.change, scored.change};
+    }
+    mx::array l = logits(y, bias);
     mx::array target = mx::expand_dims(targets, 1);
     mx::array all = mx::logsumexp(l, 1, true);
     mx::array chosen = mx::take_along_axis(l, target, 1);
@@ -101,12 +108,13 @@ class Scores {
       change =
           mx::multiply(change, mx::subtract(float_number(1), mx::square(part)));
     }
-    return {mx::squeeze(mx::subtract(chosen, all), 1), change};
+    return {
+        mx::squeeze(mx::subtract(chosen, all), 1),
+        form_.factor == 1 ? change
+                          : mx::multiply(change, float_number(form_.factor)),
+        change};
   }
 
-  mx::array by_factor(const mx::array& x) const {
-    return form_.factor == 1 ? x : mx::multiply(x, float_number(form_.factor));
-  }
   const LogitForm& form() const {
     return form_;
   }
@@ -149,8 +157,7 @@ scores_of(const Scores& head, const mx::array& rows, const mx::array& targets) {
     if (!head.form().differentiable) {
       return;
     }
-    gradients.push_back(
-        head.pulled_back(head.by_factor(part.change), piece, nullptr));
+    gradients.push_back(head.pulled_back(part.change, piece, nullptr));
   });
   Arrays result{joined(scores)};
   if (!gradients.empty()) {
@@ -204,10 +211,8 @@ Arrays trained_gradients(
         rows_between(targets, begin, end),
         &x[1],
         x.size() > 2 ? &x[2] : nullptr);
-    mx::array change = mx::multiply(
-        part.change,
-        mx::expand_dims(rows_between(d, begin, end), 1));
-    mx::array pulled = mx::astype(head.by_factor(change), piece.dtype());
+    mx::array by = mx::expand_dims(rows_between(d, begin, end), 1);
+    mx::array pulled = mx::astype(mx::multiply(part.change, by), piece.dtype());
     auto both = mx::vjp(
                     [&](const Arrays& in) {
                       return Arrays{head.product(in[0], &in[1])};
@@ -220,7 +225,7 @@ Arrays trained_gradients(
     if (x.size() > 2) {
       add(bias,
           mx::multiply(
-              mx::sum(change, 0),
+              mx::sum(mx::multiply(part.in_logit, by), 0),
               float_number(head.form().bias_factor)));
     }
   });
