@@ -46,6 +46,7 @@ void add_rerank_command(CLI::App& app, CommandContext& context);
 void add_bench_command(CLI::App& app, CommandContext& context);
 void add_serve_command(CLI::App& app, CommandContext& context);
 void add_train_command(CLI::App& app, CommandContext& context);
+void add_fuse_command(CLI::App& app, CommandContext& context);
 void add_completions_command(CLI::App& app, CommandContext& context);
 
 }  // namespace mlxx::apps

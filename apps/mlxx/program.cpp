@@ -35,6 +35,7 @@ constexpr AddCommand kCommands[] = {
     add_chat_command,
     add_serve_command,
     add_train_command,
+    add_fuse_command,
     add_embed_command,
     add_eval_command,
     add_rerank_command,

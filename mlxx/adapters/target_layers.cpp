@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "mlxx/adapters/module_names.h"
 #include "mlxx/base/error.h"
 
 namespace mlxx::adapters {
@@ -14,69 +15,6 @@ using Layers = std::map<const Parameter*, LayerKind>;
 using Modules = std::map<std::string, AdaptableModule>;
 
 constexpr std::string_view kWrapped = "language_model.";
-
-// Stacks that were joined from PEFT's modules of experts.
-void add_expert_names(std::vector<std::string>& names) {
-  constexpr std::string_view kExperts = ".experts.";
-  constexpr std::pair<std::string_view, std::string_view> kLeaves[] = {
-      {"w1", "gate_proj"},
-      {"w2", "down_proj"},
-      {"w3", "up_proj"}};
-  for (size_t i = 0, all = names.size(); i < all; ++i) {
-    size_t at = names[i].rfind(kExperts);
-    if (at == std::string::npos) {
-      continue;
-    }
-    std::string_view start = std::string_view(names[i]).substr(0, at);
-    std::string_view leaf =
-        std::string_view(names[i]).substr(at + kExperts.size());
-    for (const auto& [other, usual] : kLeaves) {
-      leaf = leaf == other ? usual : leaf;
-    }
-    std::string stack = fmt::format("{}.switch_mlp.{}", start, leaf);
-    names.push_back(std::move(stack));
-  }
-}
-
-// Names that other programs use for the same module.
-std::vector<std::string> names_of(std::string_view module) {
-  std::vector<std::string> names = {std::string(module)};
-  constexpr std::string_view kTransformer = "transformer.";
-  if (module.starts_with(kWrapped)) {
-    names.emplace_back(module.substr(kWrapped.size()));
-  }
-  if (module.starts_with(kTransformer)) {
-    names.push_back(
-        fmt::format("model.{}", module.substr(kTransformer.size())));
-  }
-  names.push_back(fmt::format("model.{}", module));
-  add_expert_names(names);
-  return names;
-}
-
-// The parts of a module that models do not keep whole, in their order.
-std::vector<std::string> parts_of(std::string_view module) {
-  struct Whole {
-    std::string_view name;
-    std::vector<std::string_view> parts;
-  };
-  static const std::vector<Whole> kWholes = {
-      {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
-      {"c_attn", {"q_proj", "k_proj", "v_proj"}},
-      {"gate_up_proj", {"gate_proj", "up_proj"}},
-  };
-  size_t dot = module.rfind('.');
-  for (const Whole& whole : kWholes) {
-    if (dot != std::string_view::npos && module.substr(dot + 1) == whole.name) {
-      std::vector<std::string> parts;
-      for (std::string_view part : whole.parts) {
-        parts.push_back(fmt::format("{}.{}", module.substr(0, dot), part));
-      }
-      return parts;
-    }
-  }
-  return {};
-}
 
 Modules named_modules(const models::Model& model) {
   Modules modules;
