@@ -231,7 +231,9 @@ TEST(AttentionKernel, AQueryHasTheSameBitsInEveryCompany) {
   };
   for (InstructionSet set : available_instruction_sets()) {
     Selection many{false, set, std::make_shared<ThreadPool>(3)};
-    Selection one{false, set, std::make_shared<ThreadPool>(1)};
+    Selection one{
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(1)};
     options.mask = {"causal"};
     mx::array whole = attention(q, DenseView{k, v}, options, many);
     for (auto [from, to] : {std::pair{0, 1}, {69, 70}, {20, 45}}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/expert_matmul/device_experts.h"
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
 #include "mlxx/kernels/gated_delta/gated_delta_device.h"
 #include "mlxx/kernels/quantized_matmul/device_matmul.h"
@@ -161,6 +162,45 @@ TEST(DeviceMatmul, GradientIsThatOfTheDenseProduct) {
     mx::array expected =
         of([&](const mx::array& in) { return mx::matmul(in, dense); });
     EXPECT_LT(relative_error(got, expected), 2e-3f);
+  }
+}
+
+TEST(DeviceExperts, MultiplyRowsInAnyOrderAndSorted) {
+  QuantizationSpec spec{64, 4, "affine"};
+  int E = 5, out = 24, in = 128;
+  for (mx::Dtype dtype : {mx::bfloat16, mx::float16}) {
+    auto arrays = quantized({4, 64, "affine"}, {E, out, in}, dtype);
+    mx::array dense = mx::swapaxes(reference(arrays, spec), -1, -2);
+    auto check = [&](const mx::array& x,
+                     const mx::array& indices,
+                     bool sorted) {
+      ASSERT_TRUE(covers_device_experts(x, arrays, spec, indices));
+      mx::array got = device_expert_matmul(x, arrays, spec, indices, sorted);
+      mx::array expected = mx::gather_mm(
+          mx::astype(x, mx::float32),
+          dense,
+          std::nullopt,
+          indices);
+      EXPECT_EQ(got.shape(), expected.shape());
+      EXPECT_LT(relative_error(got, expected), 2 * epsilon(dtype))
+          << indices.size() << sorted;
+    };
+    auto chosen = [&](const mx::Shape& shape) {
+      return mx::random::randint(0, E, shape, mx::int32, mx::random::key(9));
+    };
+    // A row for all experts of a token, a row for each, and sorted: few, some
+    // with none, and many.
+    check(numbers({2, 3, 1, 1, in}, 1, dtype), chosen({2, 3, 2}), false);
+    check(numbers({2, 3, 2, 1, in}, 2, dtype), chosen({2, 3, 2}), false);
+    for (int rows : {3, 40, 79, 200}) {
+      if (rows > kRowsOfExpert * E && backend() == Backend::cpu) {
+        continue;  // MLX multiplies such matrices in float32 only
+      }
+      check(
+          numbers({rows, 1, in}, rows, dtype),
+          mx::sort(chosen({rows})),
+          true);
+    }
   }
 }
 

@@ -157,7 +157,9 @@ TEST_F(GatedDelta, ARowHasTheSameBitsInEveryCompany) {
     auto in = make_inputs(sizes);
     for (InstructionSet set : available_instruction_sets()) {
       Selection many{false, set, std::make_shared<ThreadPool>(3)};
-      Selection one{false, set, std::make_shared<ThreadPool>(1)};
+      Selection one{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(1)};
       auto whole = gated_delta(in, many);
       std::optional<mx::array> state = sequence(*in.state, 1);
       int T = sizes.T;

@@ -125,7 +125,9 @@ TEST_F(ShortConv, ARowHasTheSameBitsInEveryCompany) {
     auto in = make_inputs(sizes);
     for (InstructionSet set : available_instruction_sets()) {
       Selection many{false, set, std::make_shared<ThreadPool>(3)};
-      Selection one{false, set, std::make_shared<ThreadPool>(1)};
+      Selection one{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(1)};
       auto whole = short_conv(in, many);
       auto piece = in;
       piece.state = sequence(*in.state, 1);

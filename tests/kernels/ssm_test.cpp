@@ -136,7 +136,9 @@ TEST_F(SsmScan, ARowHasTheSameBitsInEveryCompany) {
   auto in = make_inputs(kSizes[1]);
   for (InstructionSet set : available_instruction_sets()) {
     Selection many{false, set, std::make_shared<ThreadPool>(3)};
-    Selection one{false, set, std::make_shared<ThreadPool>(1)};
+    Selection one{
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(1)};
     auto whole = ssm_scan(in, many);
     auto piece = in;
     piece.state = sequence(*in.state, 1);

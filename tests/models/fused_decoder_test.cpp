@@ -32,10 +32,9 @@ std::shared_ptr<const Model> load(
         kernels::available_instruction_sets().back()) {
   LoadOptions options;
   options.kernels = kernels::Selection{
-      false,
-      set,
-      std::make_shared<ThreadPool>(threads),
-      form};
+      .instruction_set = set,
+      .threads = std::make_shared<ThreadPool>(threads),
+      .activations = form};
   return load_model(checkpoint, options);
 }
 

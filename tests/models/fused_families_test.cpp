@@ -28,10 +28,9 @@ class FusedFamilies : public testing::TestWithParam<std::string> {
   load(ActivationForm form, kernels::InstructionSet set, int threads) const {
     LoadOptions options;
     options.kernels = kernels::Selection{
-        false,
-        set,
-        std::make_shared<ThreadPool>(threads),
-        form};
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(threads),
+        .activations = form};
     return load_model(checkpoint_, options);
   }
 

@@ -46,8 +46,9 @@ void expect_same_bits(
     std::optional<mx::array> expected;
     for (int threads : {3, 1}) {
       LoadOptions options;
-      options.kernels =
-          kernels::Selection{false, set, std::make_shared<ThreadPool>(threads)};
+      options.kernels = kernels::Selection{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(threads)};
       auto model = load_model(checkpoint, options);
       mx::array batch = logits_of(*model, ids, {kTokens});
       if (!expected) {

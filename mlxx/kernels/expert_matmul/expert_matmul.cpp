@@ -4,6 +4,7 @@
 #include "mlxx/core/device.h"
 #include "mlxx/core/dtype.h"
 #include "mlxx/kernels/cpu_primitive.h"
+#include "mlxx/kernels/expert_matmul/device_experts.h"
 #include "mlxx/kernels/expert_matmul/expert_panels.h"
 
 namespace mlxx::kernels {
@@ -189,6 +190,11 @@ mx::array expert_matmul(
     return dense_product(x, arrays.weight, indices, sorted);
   }
   const auto& quantization = *experts.quantization();
+  // A product says that plain operations were not asked for.
+  if (experts.product() && backend() == Backend::cuda &&
+      covers_device_experts(x, arrays, quantization, indices)) {
+    return device_expert_matmul(x, arrays, quantization, indices, sorted);
+  }
   // MLX takes a global scale for each expert on GPUs only.
   bool scales_after = arrays.global_scale && backend() == Backend::cpu;
   mx::array y = mx::gather_qmm(

@@ -1,5 +1,5 @@
 // The gated delta rule, token by token with the state in registers. Text that
-// MLX compiles (core/custom_kernel.h); gated_delta_scan.metal is its twin.
+// MLX compiles (core/custom_kernel.h).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,5 +1,5 @@
 // A short causal convolution of each channel. Text that MLX compiles
-// (core/custom_kernel.h); short_conv_pass.metal is its twin.
+// (core/custom_kernel.h).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

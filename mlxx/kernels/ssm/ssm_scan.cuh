@@ -1,5 +1,5 @@
 // The state-space model of Mamba2, token by token with the state in registers.
-// Text that MLX compiles (core/custom_kernel.h); ssm_scan.metal is its twin.
+// Text that MLX compiles (core/custom_kernel.h).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
