@@ -128,7 +128,9 @@ TEST(Profile, KeepsNoIntermediateResults) {
     y = mx::sin(y);
   }
   profile({y});
-  EXPECT_LT(memory_use().peak - before, 3 * kSize * sizeof(float));
+  // A GPU frees the input of an operation after it has begun with the next.
+  size_t arrays = backend() == Backend::cpu ? 3 : 5;
+  EXPECT_LT(memory_use().peak - before, arrays * kSize * sizeof(float));
 }
 
 TEST(Profile, WhatAnOperationThrowsComesOut) {
