@@ -1,6 +1,6 @@
-#include "attention_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/attention_launch.cuh"
 
-#include "kernel_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/kernel_launch.cuh"
 
 namespace mlxx::kernels::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "decode_attention.cuh"
+#include "mlxx/kernels/decode_step/cuda/decode_attention.cuh"
 
 namespace mlxx::kernels::cuda {
 

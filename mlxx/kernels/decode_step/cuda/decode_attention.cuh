@@ -11,8 +11,8 @@
 
 #include <cooperative_groups.h>
 
-#include "decoder_cuda.h"
-#include "device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/device_math.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -50,51 +50,87 @@ struct Attention {
   Ahead ahead[2];
 };
 
-// A head, normed and rotated, as a warp's work. `scratch`: D floats.
+// A head of queries or the new key, normed and rotated, as a warp's work in two
+// parts, so that several heads' loads are under way at once.
 template <int D>
-__device__ __forceinline__ void place_head(
-    const Attention& p,
-    const HeadNorm& norm,
-    const bf16* from,
-    int head,
-    int row,
-    float factor,
-    float* scratch,
-    bf16* to) {
-  const int lane = threadIdx.x & 31;
-  float sum = 0;
-#pragma unroll
-  for (int d = lane; d < D; d += 32) {
-    float v = __bfloat162float(from[d]);
-    scratch[d] = v;
-    sum += v * v;
+struct HeadTurns {
+  static constexpr int kOwn = (D + 31) / 32;  // numbers of a lane
+  float2 turn[kOwn];
+
+  static __device__ __forceinline__ int pair_of(const Attention& p, int d) {
+    const int half = p.rotated / 2;
+    return p.pairs ? d >> 1 : d < half ? d : d - half;
   }
-  float inverse = factor;
-  if (norm.weight) {
-    inverse = rsqrtf(sum_of_warp(sum) / D + norm.eps) * factor;
-  }
-  const float* weight =
-      norm.weight ? norm.weight + (norm.own ? head * D : 0) : nullptr;
-  __syncwarp();
-  const float2* turns = p.turns + static_cast<size_t>(row) * p.turns_stride;
-  const int half = p.rotated / 2;
-  auto at = [&](int d) {
-    return scratch[d] * inverse * (weight ? weight[d] : 1.f);
-  };
+  __device__ __forceinline__ void load(const Attention& p, int row) {
+    const float2* turns = p.turns + static_cast<size_t>(row) * p.turns_stride;
 #pragma unroll
-  for (int d = lane; d < D; d += 32) {
-    float v = at(d);
-    if (d < p.rotated) {
-      int pair = p.pairs ? d >> 1 : (d < half ? d : d - half);
-      bool second = p.pairs ? d & 1 : d >= half;
-      int other = p.pairs ? d ^ 1 : (second ? d - half : d + half);
-      float2 turn = turns[pair];
-      v = v * turn.x + (second ? at(other) : -at(other)) * turn.y;
+    for (int i = 0; i < kOwn; i++) {
+      int d = (threadIdx.x & 31) + 32 * i;
+      turn[i] = d < p.rotated ? turns[pair_of(p, d)] : make_float2(1, 0);
     }
-    to[d] = __float2bfloat16(v);
   }
-  __syncwarp();
-}
+};
+
+template <int D>
+struct PlacedHead {
+  static constexpr int kOwn = (D + 31) / 32;
+  float x[kOwn];
+
+  __device__ __forceinline__ void load(const bf16* from) {
+#pragma unroll
+    for (int i = 0; i < kOwn; i++) {
+      int d = (threadIdx.x & 31) + 32 * i;
+      x[i] = D % 32 == 0 || d < D ? __bfloat162float(from[d]) : 0.f;
+    }
+  }
+  // `scratch`: D floats of the warp.
+  __device__ __forceinline__ void place(
+      const Attention& p,
+      const HeadTurns<D>& turns,
+      const HeadNorm& norm,
+      int head,
+      float factor,
+      float* scratch,
+      bf16* to) {
+    const int lane = threadIdx.x & 31;
+    float scale = factor;
+    if (norm.weight) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kOwn; i++) {
+        sum += x[i] * x[i];
+      }
+      scale *= rsqrtf(sum_of_warp(sum) / D + norm.eps);
+    }
+    const float* weight =
+        norm.weight ? norm.weight + (norm.own ? head * D : 0) : nullptr;
+#pragma unroll
+    for (int i = 0; i < kOwn; i++) {
+      int d = lane + 32 * i;
+      if (d < D) {
+        x[i] *= weight ? scale * weight[d] : scale;
+        scratch[d] = x[i];
+      }
+    }
+    __syncwarp();
+    const int half = p.rotated / 2;
+#pragma unroll
+    for (int i = 0; i < kOwn; i++) {
+      int d = lane + 32 * i;
+      if (d < D) {
+        float v = x[i];
+        if (d < p.rotated) {
+          bool second = p.pairs ? d & 1 : d >= half;
+          float other =
+              scratch[p.pairs ? d ^ 1 : (second ? d - half : d + half)];
+          v = v * turns.turn[i].x + (second ? other : -other) * turns.turn[i].y;
+        }
+        to[d] = __float2bfloat16(v);
+      }
+    }
+    __syncwarp();
+  }
+};
 
 __device__ __forceinline__ unsigned transpose(unsigned v) {
   unsigned r;
@@ -159,7 +195,7 @@ struct KvUnit {
 };
 
 template <int D, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32)
+__global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     decode_attention(const __grid_constant__ Attention p) {
   namespace cg = cooperative_groups;
   using Unit = KvUnit<D>;
@@ -271,34 +307,33 @@ __global__ void __launch_bounds__(WARPS * 32)
     factor += p.query_beta *
         log1pf(static_cast<float>(length / p.query_original_length));
   }
-  for (int h = warp; h < kHeadTile + 1; h += WARPS) {
-    // The key first: one warp has it alone.
-    if (h == 0) {
-      if (has_newest) {
-        place_head<D>(
-            p,
-            p.k_norm,
-            in + static_cast<size_t>(p.heads + kv) * D,
-            kv,
-            row,
-            1.f,
-            warp_sums[warp][0],
-            newest_key);
-      }
-    } else if (h <= count) {
-      place_head<D>(
-          p,
-          p.q_norm,
-          in + static_cast<size_t>(head + h - 1) * D,
-          head + h - 1,
-          row,
-          factor,
-          warp_sums[warp][0],
-          queries[h - 1]);
-    } else {
+  // Job h is head h of the tile; the last one is the new key.
+  constexpr int kJobs = (kHeadTile + WARPS) / WARPS;
+  HeadTurns<D> turns;
+  turns.load(p, row);
+  PlacedHead<D> placed[kJobs];
+#pragma unroll
+  for (int i = 0; i < kJobs; i++) {
+    int h = warp + i * WARPS;
+    if (h < count) {
+      placed[i].load(in + static_cast<size_t>(head + h) * D);
+    } else if (h == kHeadTile && has_newest) {
+      placed[i].load(in + static_cast<size_t>(p.heads + kv) * D);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kJobs; i++) {
+    int h = warp + i * WARPS;
+    float* scratch = warp_sums[warp][0];
+    if (h < count) {
+      placed[i]
+          .place(p, turns, p.q_norm, head + h, factor, scratch, queries[h]);
+    } else if (h < kHeadTile) {
       for (int d = lane; d < D; d += 32) {
-        queries[h - 1][d] = __float2bfloat16(0.f);
+        queries[h][d] = __float2bfloat16(0.f);
       }
+    } else if (h == kHeadTile && has_newest) {
+      placed[i].place(p, turns, p.k_norm, kv, 1.f, scratch, newest_key);
     }
   }
   __syncthreads();

@@ -1,5 +1,5 @@
-#include "attention_launch.cuh"
-#include "step_rows.cuh"
+#include "mlxx/kernels/decode_step/cuda/attention_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/step_rows.cuh"
 
 namespace mlxx::kernels::cuda {
 

@@ -1,10 +1,10 @@
-#include "decoder_step.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_step.cuh"
 
 #include <algorithm>
 
-#include "attention_launch.cuh"
-#include "product_launch.cuh"
-#include "step_rows.cuh"
+#include "mlxx/kernels/decode_step/cuda/attention_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/step_rows.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -191,7 +191,6 @@ class StepLauncher {
     p.strips = (p.out + 15) / 16;
     p.tiles = tiles_of(linear.matrix);
     p.bias = linear.bias;
-    p.fetch_own = tuning_.fetch_own;
     if (folded_) {
       p.squares = memory_.squares;
       p.squares_count = (d_.hidden_size + 15) / 16;
@@ -204,6 +203,20 @@ class StepLauncher {
   void multiply(Product p, const Linear& linear) {
     const PackedMatrix& m = linear.matrix;
     ProductShape shape = product_shape(p.strips, p.tiles, hopper_);
+    if (p.strips < 2048 &&
+        tuning_.shapes
+                [p.tiles > 128        ? 2
+                     : p.strips > 320 ? (p.strips > 1000 ? 3 : 0)
+                                      : 1] >= 0) {
+      shape.rows = static_cast<RowsShape>(
+          tuning_.shapes
+              [p.tiles > 128        ? 2
+                   : p.strips > 320 ? (p.strips > 1000 ? 3 : 0)
+                                    : 1]);
+    }
+    if (tuning_.ranks > 0) {
+      shape.ranks = std::min(shape.ranks, tuning_.ranks);
+    }
     if (cores_ != 0 || in_.rows <= kNarrow) {
       check(launch_product(p, m.format, m.group, shape, hopper_, stream_));
       return;
@@ -250,6 +263,8 @@ class StepLauncher {
       p.floats = memory_.branch;
       multiply(p, linear);
       norm_rows(memory_.branch, after, multiplier, *next);
+      folded_ = nullptr;
+      return;
     }
     if (next) {
       set_input(*next);

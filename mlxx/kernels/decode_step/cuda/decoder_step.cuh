@@ -1,15 +1,16 @@
 #pragma once
 
-#include "decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
 
 namespace mlxx::kernels::cuda {
 
 // What the benchmark varies.
 struct StepTuning {
-  bool fetch_own = true;         // products bring their weights into L2 at once
-  size_t fetch_next = 24 << 20;  // bytes of the next ones that attention brings
-  int few_splits = 8;            // of attention, up to 8 rows
+  size_t fetch_next = 0;  // bytes of the next ones that attention brings
+  int few_splits = 4;     // of attention, up to 8 rows
   int many_splits = 2;
+  int shapes[4] = {-1, -1, -1, -1};
+  int ranks = 0;
   bool attention = true;  // left out, to time the rest
   bool products = true;
 };

@@ -22,26 +22,22 @@ mma(float* c, const unsigned* a, unsigned b0, unsigned b1) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Weights are read once: not kept in L1.
-__device__ __forceinline__ uint4 load_once(const uint4* p) {
-  uint4 v;
+// 16 bytes into shared memory, asynchronously and past L1.
+__device__ __forceinline__ void copy_16(unsigned to, const void* from) {
   asm volatile(
-      "ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3},[%4];"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(p));
-  return v;
+      "cp.async.cg.shared.global.L2::128B [%0],[%1],16;" ::"r"(to),
+      "l"(from));
 }
-__device__ __forceinline__ uint2 load_once(const uint2* p) {
-  uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1},[%2];"
-               : "=r"(v.x), "=r"(v.y)
-               : "l"(p));
-  return v;
+__device__ __forceinline__ void end_copies() {
+  asm volatile("cp.async.commit_group;");
 }
-__device__ __forceinline__ unsigned load_once(const unsigned* p) {
-  unsigned v;
-  asm volatile("ld.global.nc.L1::no_allocate.u32 %0,[%1];" : "=r"(v) : "l"(p));
-  return v;
+// All but the newest N groups have arrived, as this thread sees it.
+template <int N>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
 // Programmatic dependent launch: the next kernel may start; what earlier ones

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "decoder_cuda.h"
-#include "device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/device_math.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -19,6 +19,21 @@ Status launch(
     const LaunchShape& shape,
     Stream stream,
     const ARGUMENTS&... arguments) {
+  // All kernels divide a multiprocessor's memory alike: one that wants it
+  // divided otherwise can't start before the previous one has left.
+  cudaError_t status = cudaFuncSetAttribute(
+      kernel,
+      cudaFuncAttributePreferredSharedMemoryCarveout,
+      cudaSharedmemCarveoutMaxShared);
+  if (status == cudaSuccess && shape.shared > 48 * 1024) {
+    status = cudaFuncSetAttribute(
+        kernel,
+        cudaFuncAttributeMaxDynamicSharedMemorySize,
+        static_cast<int>(shape.shared));
+  }
+  if (status != cudaSuccess) {
+    return status;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;
   config.blockDim = dim3(shape.threads);

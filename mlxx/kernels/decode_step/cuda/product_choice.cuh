@@ -2,37 +2,31 @@
 
 // Launches the products of one format: included by the source of each.
 
-#include "kernel_launch.cuh"
-#include "product_launch.cuh"
-#include "rows_product.cuh"
-#include "wide_product.cuh"
+#include "mlxx/kernels/decode_step/cuda/kernel_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/rows_product.cuh"
+#include "mlxx/kernels/decode_step/cuda/wide_product.cuh"
 
 namespace mlxx::kernels::cuda {
 
-template <typename TILE, int WARPS, int DEPTH, int STRIPS>
+template <typename TILE, int WARPS, int STRIPS>
 Status launch_rows(const Product& p, bool hopper, Stream stream) {
+  using Memory = RowsMemory<TILE, WARPS, STRIPS>;
   int blocks = (p.strips + STRIPS - 1) / STRIPS;
   return launch(
-      rows_product<TILE, WARPS, DEPTH, STRIPS>,
-      {dim3(blocks), WARPS * 32, 0, 1, hopper},
+      rows_product<TILE, WARPS, STRIPS>,
+      {dim3(blocks), WARPS * 32, Memory::kBytes, 1, hopper},
       stream,
       p);
 }
 
 template <typename TILE, int CORES>
 Status launch_wide(const Product& p, int ranks, bool hopper, Stream stream) {
-  size_t shared = WideMemory<CORES>::bytes(ranks);
-  Status status = cudaFuncSetAttribute(
-      wide_product<TILE, CORES>,
-      cudaFuncAttributeMaxDynamicSharedMemorySize,
-      static_cast<int>(WideMemory<CORES>::bytes(2)));
-  if (status != cudaSuccess) {
-    return status;
-  }
+  using Memory = WideMemory<TILE, CORES>;
   int blocks = (p.strips + kWideStrips - 1) / kWideStrips;
   return launch(
       wide_product<TILE, CORES>,
-      {dim3(blocks * ranks), 256, shared, ranks, hopper},
+      {dim3(blocks * ranks), 256, Memory::bytes(ranks), ranks, hopper},
       stream,
       p,
       ranks);
@@ -51,11 +45,11 @@ launch_tiles(const Product& p, ProductShape shape, bool hopper, Stream stream) {
   }
   switch (shape.rows) {
     case RowsShape::few_strips:
-      return launch_rows<TILE, 16, 2, 1>(p, hopper, stream);
+      return launch_rows<TILE, 16, 1>(p, hopper, stream);
     case RowsShape::some_strips:
-      return launch_rows<TILE, 16, 1, 2>(p, hopper, stream);
+      return launch_rows<TILE, 16, 2>(p, hopper, stream);
     case RowsShape::many_strips:
-      return launch_rows<TILE, 8, 1, 2>(p, hopper, stream);
+      return launch_rows<TILE, 8, 2>(p, hopper, stream);
   }
   return cudaErrorInvalidValue;
 }

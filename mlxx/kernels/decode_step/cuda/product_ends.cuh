@@ -2,8 +2,8 @@
 
 // What products of the decode step take, and what they do with their sums.
 
-#include "decoder_cuda.h"
-#include "device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/device_math.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -42,8 +42,7 @@ struct Product {
   Activation activation = Activation::silu;
   bool gated = true;
 
-  bool fetch_own = true;  // brings its own weights into L2 at once
-  Ahead ahead;            // and what comes after them
+  Ahead ahead;  // what comes next, brought into L2
 };
 
 __device__ __forceinline__ float activate(float x, Activation activation) {

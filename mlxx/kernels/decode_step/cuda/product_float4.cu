@@ -1,4 +1,4 @@
-#include "product_choice.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_choice.cuh"
 
 namespace mlxx::kernels::cuda {
 

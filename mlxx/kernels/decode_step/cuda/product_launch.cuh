@@ -1,14 +1,14 @@
 #pragma once
 
-#include "product_ends.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_ends.cuh"
 
 namespace mlxx::kernels::cuda {
 
 // How a product is cut, of those compiled.
 enum class RowsShape {
-  few_strips,   // 16 warps, 2 tiles each at once, 1 strip
-  some_strips,  // 16 warps, 1 tile, 2 strips
-  many_strips,  // 8 warps, 1 tile, 2 strips
+  few_strips,   // 16 warps, 1 strip
+  some_strips,  // 16 warps, 2 strips
+  many_strips,  // 8 warps, 2 strips
 };
 struct ProductShape {
   RowsShape rows = RowsShape::few_strips;

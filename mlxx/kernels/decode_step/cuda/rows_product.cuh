@@ -1,54 +1,60 @@
 #pragma once
 
 // Products of 1 to 8 rows. A block has STRIPS strips of 16 rows of W, its warps
-// share their columns: bound by the reading of W, so all it does is to have
-// enough of that under way. Every number of rows is computed alike.
+// share their columns: bound by the reading of W, so each warp keeps a ring of
+// its next tiles on their way into shared memory; it fills it before it waits
+// for the previous kernel. Every number of rows is computed alike.
 
-#include "product_ends.cuh"
-#include "weight_formats.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_ends.cuh"
+#include "mlxx/kernels/decode_step/cuda/weight_formats.cuh"
 
 namespace mlxx::kernels::cuda {
 
-// Tile of the tile order: warp w takes tiles (i * WARPS + w) * DEPTH + d.
-template <typename TILE, int WARPS, int DEPTH, int STRIPS>
-__global__ void __launch_bounds__(WARPS * 32)
+template <typename TILE, int WARPS, int STRIPS>
+struct RowsMemory {
+  static constexpr int kStage = STRIPS * TileCopy<TILE>::kBytes;  // of a warp
+  static constexpr int kMost = 57344;  // so that 4 blocks fit
+  static constexpr int kFit = kMost / (WARPS * kStage);
+  static constexpr int kRing = kFit < 2 ? 2 : kFit;
+  static constexpr size_t kBytes = size_t{WARPS} * kRing * kStage;
+  static_assert(kBytes >= size_t{WARPS} * STRIPS * 512, "sums fit as well");
+};
+
+template <typename TILE, int WARPS, int STRIPS>
+__global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
     rows_product(const __grid_constant__ Product p) {
   static_assert(STRIPS * 4 <= WARPS, "a thread ends at most one sum");
+  using Memory = RowsMemory<TILE, WARPS, STRIPS>;
+  using Copy = TileCopy<TILE>;
+  constexpr int kRing = Memory::kRing;
   constexpr int kNorms = (8 + WARPS - 1) / WARPS;  // rows of a warp
+  extern __shared__ __align__(128) char memory[];
   __shared__ float inverse_rms[8];
-  __shared__ float sums[WARPS][STRIPS][32][4];
   const int lane = threadIdx.x & 31;
   const int warp = threadIdx.x >> 5;
   const int g = lane >> 2;
   const int t = lane & 3;
-  const int tiles = p.tiles;
   const int first = blockIdx.x * STRIPS;
-
   int strip[STRIPS];
 #pragma unroll
   for (int s = 0; s < STRIPS; s++) {
     strip[s] = min(first + s, p.strips - 1);
   }
-  TILE w[DEPTH][STRIPS];
-  auto load = [&](int d, int tile) {
+  char* ring = memory + warp * (kRing * Memory::kStage);
+  const unsigned ring_at = shared_address(ring);
+  // Warp w has tiles w, w + WARPS, ...
 #pragma unroll
-    for (int s = 0; s < STRIPS; s++) {
-      load_tile(w[d][s], p.codes, p.scales, strip[s], tiles, tile, lane);
+  for (int i = 0; i < kRing; i++) {
+    int tile = warp + i * WARPS;
+    if (tile < p.tiles) {
+      Copy::template start<STRIPS>(
+          ring_at + i * Memory::kStage,
+          p,
+          strip,
+          tile,
+          lane);
     }
-  };
-  int tile = warp * DEPTH;
-#pragma unroll
-  for (int d = 0; d < DEPTH; d++) {
-    if (tile + d < tiles) {
-      load(d, tile + d);
-    }
-  }
-  if (p.fetch_own && lane == 0) {
-    size_t strip_bytes = static_cast<size_t>(tiles) * 512 * TILE::kCodes;
-    Ahead own = {
-        reinterpret_cast<const char*>(p.codes) + first * strip_bytes,
-        min(STRIPS, p.strips - first) * strip_bytes};
-    prefetch(own, warp, WARPS);
+    end_copies();
   }
   // Where this thread's sum goes.
   const int end_strip = threadIdx.x >> 7;
@@ -60,6 +66,19 @@ __global__ void __launch_bounds__(WARPS * 32)
   }
   let_next_start();
   wait_for_previous();
+  const uint4* x = reinterpret_cast<const uint4*>(
+                       p.x.data + static_cast<size_t>(g) * p.x.stride) +
+      t;
+  const bool on = g < p.rows;
+  uint4 in[2];
+  auto load_x = [&](int tile) {
+    in[0] = in[1] = make_uint4(0, 0, 0, 0);
+    if (on && tile < p.tiles) {
+      in[0] = x[tile * 8];
+      in[1] = x[tile * 8 + 4];
+    }
+  };
+  load_x(warp);
   if (end_strip < STRIPS) {
     load_stream(p, end_row, (first + end_strip) * 16 + end_column, end);
   }
@@ -72,60 +91,62 @@ __global__ void __launch_bounds__(WARPS * 32)
   }
 
   const unsigned ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
-  const uint4* x = reinterpret_cast<const uint4*>(
-                       p.x.data + static_cast<size_t>(g) * p.x.stride) +
-      t;
-  const bool on = g < p.rows;
   float acc[STRIPS][4] = {};
-  while (tile < tiles) {
-    const int next = tile + WARPS * DEPTH;
-    uint4 in[DEPTH][2];
+  int slot = 0;
+  for (int tile = warp; tile < p.tiles; tile += WARPS) {
+    wait_for_copies<kRing - 1>();
+    __syncwarp();
+    TILE w[STRIPS];
 #pragma unroll
-    for (int d = 0; d < DEPTH; d++) {
-      in[d][0] = in[d][1] = make_uint4(0, 0, 0, 0);
-      if (on && tile + d < tiles) {
-        in[d][0] = x[(tile + d) * 8];
-        in[d][1] = x[(tile + d) * 8 + 4];
-      }
+    for (int s = 0; s < STRIPS; s++) {
+      Copy::read(w[s], ring + slot * Memory::kStage + s * Copy::kBytes, lane);
+    }
+    __syncwarp();
+    const int next = tile + kRing * WARPS;
+    if (next < p.tiles) {
+      Copy::template start<STRIPS>(
+          ring_at + slot * Memory::kStage,
+          p,
+          strip,
+          next,
+          lane);
+    }
+    end_copies();
+    slot = slot + 1 == kRing ? 0 : slot + 1;
+    const unsigned f[8] = {
+        in[0].x,
+        in[0].y,
+        in[0].z,
+        in[0].w,
+        in[1].x,
+        in[1].y,
+        in[1].z,
+        in[1].w};
+    load_x(tile + WARPS);
+    float z[2][4] = {};
+    if constexpr (TILE::kNeedsSums) {
+      constexpr int kSecond = TILE::kSums - 1;
+      mma(z[0], ones, f[0], f[1]);
+      mma(z[0], ones, f[2], f[3]);
+      mma(z[kSecond], ones, f[4], f[5]);
+      mma(z[kSecond], ones, f[6], f[7]);
     }
 #pragma unroll
-    for (int d = 0; d < DEPTH; d++) {
-      if (tile + d < tiles) {
-        const unsigned f[8] = {
-            in[d][0].x,
-            in[d][0].y,
-            in[d][0].z,
-            in[d][0].w,
-            in[d][1].x,
-            in[d][1].y,
-            in[d][1].z,
-            in[d][1].w};
-        float z[2][4] = {};
-        if constexpr (TILE::kNeedsSums) {
-          constexpr int kSecond = TILE::kSums - 1;
-          mma(z[0], ones, f[0], f[1]);
-          mma(z[0], ones, f[2], f[3]);
-          mma(z[kSecond], ones, f[4], f[5]);
-          mma(z[kSecond], ones, f[6], f[7]);
-        }
-#pragma unroll
-        for (int s = 0; s < STRIPS; s++) {
-          w[d][s].accumulate(f, z, acc[s], t);
-        }
-        if (next + d < tiles) {
-          load(d, next + d);
-        }
-      }
+    for (int s = 0; s < STRIPS; s++) {
+      w[s].accumulate(f, z, acc[s], t);
     }
-    tile = next;
   }
   if (p.ahead.bytes && threadIdx.x == 0) {
     prefetch(p.ahead, blockIdx.x, gridDim.x);
   }
 
+  // sums[warp][strip][lane][4] where the ring was.
+  wait_for_copies<0>();
+  __syncthreads();
+  float* sums = reinterpret_cast<float*>(memory);
 #pragma unroll
   for (int s = 0; s < STRIPS; s++) {
-    *reinterpret_cast<float4*>(sums[warp][s][lane]) =
+    *reinterpret_cast<float4*>(sums + ((warp * STRIPS + s) * 32 + lane) * 4) =
         make_float4(acc[s][0], acc[s][1], acc[s][2], acc[s][3]);
   }
   if (p.squares) {
@@ -147,7 +168,7 @@ __global__ void __launch_bounds__(WARPS * 32)
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < WARPS; i++) {
-    sum += sums[i][end_strip][from][part];
+    sum += sums[((i * STRIPS + end_strip) * 32 + from) * 4 + part];
   }
   finish(
       p,

@@ -1,6 +1,6 @@
-#include "step_rows.cuh"
+#include "mlxx/kernels/decode_step/cuda/step_rows.cuh"
 
-#include "kernel_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/kernel_launch.cuh"
 
 namespace mlxx::kernels::cuda {
 

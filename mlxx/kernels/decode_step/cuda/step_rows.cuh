@@ -1,6 +1,6 @@
 #pragma once
 
-#include "product_ends.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_ends.cuh"
 
 namespace mlxx::kernels::cuda {
 

@@ -2,7 +2,7 @@
 // greatest, so that sums do not depend on their order; what is kept is found
 // by counting into the bins of ever finer parts of a number, not by sorting.
 
-#include "kernel_launch.cuh"
+#include "mlxx/kernels/decode_step/cuda/kernel_launch.cuh"
 
 namespace mlxx::kernels::cuda {
 

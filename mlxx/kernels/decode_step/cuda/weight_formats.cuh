@@ -7,8 +7,8 @@
 // + {0, 1} and {2, 3}, so that 8 consecutive numbers of x are the fragments of
 // two products as they are.
 
-#include "decoder_cuda.h"
-#include "device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/product_ends.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -48,18 +48,10 @@ struct AffineScales {
   static constexpr int kCount = GROUP == 32 ? 2 : 1;
   uint2 pair[kCount];
 
-  __device__ __forceinline__ void
-  load(const void* scales, int strip, int tiles, int tile, int g) {
-    const uint2* p = static_cast<const uint2*>(scales) + g;
-    if constexpr (GROUP == 128) {
-      pair[0] =
-          load_once(p + (static_cast<size_t>(strip) * tiles + tile) / 2 * 8);
-    } else {
-      size_t at = (static_cast<size_t>(strip) * tiles + tile) * kCount;
+  __device__ __forceinline__ void read(const char* from, int g) {
 #pragma unroll
-      for (int i = 0; i < kCount; i++) {
-        pair[i] = load_once(p + (at + i) * 8);
-      }
+    for (int i = 0; i < kCount; i++) {
+      pair[i] = reinterpret_cast<const uint2*>(from)[i * 8 + g];
     }
   }
   static __device__ __forceinline__ unsigned twice_low(unsigned v) {
@@ -84,7 +76,9 @@ struct AffineScales {
 
 template <int GROUP>
 struct Tile<WeightFormat::affine4, GROUP> {
-  static constexpr int kCodes = 1;  // uint4 of a lane
+  static constexpr int kScaleBytes = GROUP == 32 ? 128 : 64;
+  static constexpr int kScaleTiles = GROUP == 128 ? 2 : 1;  // that share them
+  static constexpr int kCodes = 1;                          // uint4 of a lane
   static constexpr bool kNeedsSums = true;
   static constexpr int kSums = GROUP == 32 ? 2 : 1;
   static constexpr float kFactor = 1;
@@ -144,6 +138,8 @@ struct Tile<WeightFormat::affine4, GROUP> {
 
 template <int GROUP>
 struct Tile<WeightFormat::affine8, GROUP> {
+  static constexpr int kScaleBytes = GROUP == 32 ? 128 : 64;
+  static constexpr int kScaleTiles = GROUP == 128 ? 2 : 1;  // that share them
   static constexpr int kCodes = 2;
   static constexpr bool kNeedsSums = true;
   static constexpr int kSums = GROUP == 32 ? 2 : 1;
@@ -216,6 +212,8 @@ struct Tile<WeightFormat::affine8, GROUP> {
 
 template <>
 struct Tile<WeightFormat::mxfp4, 32> {
+  static constexpr int kScaleBytes = 32;
+  static constexpr int kScaleTiles = 1;  // that share them
   static constexpr int kCodes = 1;
   static constexpr bool kNeedsSums = false;
   static constexpr int kSums = 1;
@@ -223,11 +221,8 @@ struct Tile<WeightFormat::mxfp4, 32> {
   struct Scales {
     unsigned bytes;  // exponents of row g: halves 0, 1; of row g + 8: the same
 
-    __device__ __forceinline__ void
-    load(const void* p, int strip, int tiles, int tile, int g) {
-      bytes = load_once(
-          static_cast<const unsigned*>(p) +
-          (static_cast<size_t>(strip) * tiles + tile) * 8 + g);
+    __device__ __forceinline__ void read(const char* from, int g) {
+      bytes = reinterpret_cast<const unsigned*>(from)[g];
     }
     __device__ __forceinline__ unsigned exponent(int row, int h) const {
       return bytes >> (16 * row + 8 * h) & 0xff;
@@ -287,6 +282,8 @@ struct Tile<WeightFormat::mxfp4, 32> {
 
 template <>
 struct Tile<WeightFormat::nvfp4, 16> {
+  static constexpr int kScaleBytes = 64;
+  static constexpr int kScaleTiles = 1;  // that share them
   static constexpr int kCodes = 1;
   static constexpr bool kNeedsSums = false;
   static constexpr int kSums = 1;
@@ -294,11 +291,8 @@ struct Tile<WeightFormat::nvfp4, 16> {
   struct Scales {
     uint2 bytes;  // e4m3 of row g: 4 groups; of row g + 8
 
-    __device__ __forceinline__ void
-    load(const void* p, int strip, int tiles, int tile, int g) {
-      bytes = load_once(
-          static_cast<const uint2*>(p) +
-          (static_cast<size_t>(strip) * tiles + tile) * 8 + g);
+    __device__ __forceinline__ void read(const char* from, int g) {
+      bytes = reinterpret_cast<const uint2*>(from)[g];
     }
   };
   uint4 q[1];
@@ -345,12 +339,14 @@ struct Tile<WeightFormat::nvfp4, 16> {
 
 template <>
 struct Tile<WeightFormat::bfloat16, 0> {
+  static constexpr int kScaleBytes = 0;
+  static constexpr int kScaleTiles = 1;  // that share them
   static constexpr int kCodes = 4;  // rows g, g + 8 of half 0, then of half 1
   static constexpr bool kNeedsSums = false;
   static constexpr int kSums = 1;
   static constexpr float kFactor = 1;
   struct Scales {
-    __device__ __forceinline__ void load(const void*, int, int, int, int) {}
+    __device__ __forceinline__ void read(const char*, int) {}
   };
   uint4 q[4];
   Scales scales;
@@ -379,23 +375,51 @@ struct Tile<WeightFormat::bfloat16, 0> {
   }
 };
 
-// Loads tile `tile` of `strip` for a lane.
+// A warp's copy of a tile's numbers and scales in shared memory: what a lane
+// copies and what it reads back is its own, but for the scales.
 template <typename TILE>
-__device__ __forceinline__ void load_tile(
-    TILE& into,
-    const uint4* codes,
-    const void* scales,
-    int strip,
-    int tiles,
-    int tile,
-    int lane) {
-  const uint4* p = codes +
-      (static_cast<size_t>(strip) * tiles + tile) * (32 * TILE::kCodes) + lane;
+struct TileCopy {
+  static constexpr int kCodeBytes = 512 * TILE::kCodes;
+  static constexpr int kBytes = kCodeBytes + TILE::kScaleBytes;
+  static constexpr int kScaleChunks = TILE::kScaleBytes / 16;
+
+  // Of a tile for each of STRIPS strips, one after another; asynchronous.
+  template <int STRIPS>
+  static __device__ __forceinline__ void
+  start(unsigned to, const Product& p, const int* strip, int tile, int lane) {
 #pragma unroll
-  for (int i = 0; i < TILE::kCodes; i++) {
-    into.q[i] = load_once(p + 32 * i);
+    for (int s = 0; s < STRIPS; s++) {
+      size_t at = static_cast<size_t>(strip[s]) * p.tiles + tile;
+      const uint4* from = p.codes + at * (32 * TILE::kCodes) + lane;
+#pragma unroll
+      for (int i = 0; i < TILE::kCodes; i++) {
+        copy_16(to + s * kBytes + (32 * i + lane) * 16, from + 32 * i);
+      }
+    }
+    if constexpr (kScaleChunks > 0) {
+      constexpr int kChunks = kScaleChunks * STRIPS;
+      static_assert(kChunks <= 32, "one for a lane");
+      if (lane < kChunks) {
+        int s = lane / kScaleChunks;
+        int i = lane % kScaleChunks;
+        size_t at = static_cast<size_t>(
+                        STRIPS == 1 || s == 0 ? strip[0] : strip[STRIPS - 1]) *
+                p.tiles +
+            tile;
+        const uint4* from = static_cast<const uint4*>(p.scales) +
+            at / TILE::kScaleTiles * kScaleChunks + i;
+        copy_16(to + s * kBytes + kCodeBytes + i * 16, from);
+      }
+    }
   }
-  into.scales.load(scales, strip, tiles, tile, lane >> 2);
-}
+  static __device__ __forceinline__ void
+  read(TILE& into, const char* from, int lane) {
+#pragma unroll
+    for (int i = 0; i < TILE::kCodes; i++) {
+      into.q[i] = *reinterpret_cast<const uint4*>(from + (32 * i + lane) * 16);
+    }
+    into.scales.read(from + kCodeBytes, lane >> 2);
+  }
+};
 
 }  // namespace mlxx::kernels::cuda

@@ -1,8 +1,8 @@
 // MLX's form of a matrix to tiles (weight_formats.cuh) and back. Both are
 // permutations: of words of a row, and of the numbers in a word.
 
-#include "decoder_cuda.h"
-#include "device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/device_math.cuh"
 
 namespace mlxx::kernels::cuda {
 

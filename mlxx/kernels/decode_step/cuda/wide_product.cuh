@@ -8,27 +8,33 @@
 
 #include <cooperative_groups.h>
 
-#include "product_ends.cuh"
-#include "weight_formats.cuh"
+#include "mlxx/kernels/decode_step/cuda/product_ends.cuh"
+#include "mlxx/kernels/decode_step/cuda/weight_formats.cuh"
 
 namespace mlxx::kernels::cuda {
 
 inline constexpr int kWideStrips = 8;
-inline constexpr int kWideStages = 4;
 inline constexpr int kWideShare = 2;  // warps of a pair of strips
 
-// CORES: rows / 8, padded to 2, 4 or 8.
-template <int CORES>
+// CORES: rows / 8, padded to 2, 4 or 8. A stage: two tiles' columns of x, then
+// of W, each warp's by itself.
+template <typename TILE, int CORES>
 struct WideMemory {
-  static constexpr int kStage = kWideShare * CORES * 64;  // uint4
+  static constexpr int kInput = kWideShare * CORES * 1024;  // bytes
+  static constexpr int kOfWarp = 2 * TileCopy<TILE>::kBytes;
+  static constexpr int kStage = kInput + 8 * kOfWarp;
+  // [ranks][strips / ranks][rows][16], apart from what others still use
+  static constexpr size_t kReceived = size_t{kWideStrips} * CORES * 8 * 16 * 4;
+  // Two blocks fit.
+  static constexpr int kFit = (114688 - static_cast<int>(kReceived)) / kStage;
+  static constexpr int kStages = kFit < 3 ? 3 : kFit > 6 ? 6 : kFit;
   static constexpr int kRowStride = 20;  // floats: 16 and no bank conflicts
   static constexpr int kStripFloats = CORES * 8 * kRowStride;
-  static constexpr size_t kStages = size_t{kWideStages} * kStage * 16;
+  static constexpr size_t kInFlight = size_t{kStages} * kStage;
   static constexpr size_t kPartials =
       size_t{kWideShare} * kWideStrips * kStripFloats * 4;
-  static constexpr size_t kFirst = kStages > kPartials ? kStages : kPartials;
-  // [ranks][strips / ranks][rows][16]
-  static constexpr size_t kReceived = size_t{kWideStrips} * CORES * 8 * 16 * 4;
+  static constexpr size_t kFirst =
+      kInFlight > kPartials ? kInFlight : kPartials;
   static constexpr size_t bytes(int ranks) {
     return kFirst + (ranks > 1 ? kReceived : 0);
   }
@@ -41,12 +47,13 @@ __device__ __forceinline__ void load_cores(unsigned* to, unsigned address) {
 }
 
 template <typename TILE, int CORES>
-__global__ void __launch_bounds__(256, CORES == 8 ? 1 : 2)
+__global__ void __launch_bounds__(256, 2)
     wide_product(const __grid_constant__ Product p, int ranks) {
   namespace cg = cooperative_groups;
-  using Memory = WideMemory<CORES>;
-  constexpr int kAhead = 2;  // stages of W in registers
-  extern __shared__ uint4 memory[];
+  using Memory = WideMemory<TILE, CORES>;
+  using Copy = TileCopy<TILE>;
+  constexpr int kStages = Memory::kStages;
+  extern __shared__ __align__(128) char memory[];
   __shared__ float inverse_rms[CORES * 8];
   const int lane = threadIdx.x & 31;
   const int warp = threadIdx.x >> 5;
@@ -72,59 +79,49 @@ __global__ void __launch_bounds__(256, CORES == 8 ? 1 : 2)
   const int end = min(p.tiles, begin + per * kWideShare);
   const int stages = (max(end - begin, 0) + kWideShare - 1) / kWideShare;
 
-  TILE w[kAhead][2];
-  auto load = [&](int d, int stage) {
+  const unsigned memory_at = shared_address(memory);
+  auto fetch_weights = [&](int stage) {
     int tile = begin + stage * kWideShare + share;
     if (tile < end) {
-#pragma unroll
-      for (int s = 0; s < 2; s++) {
-        load_tile(w[d][s], p.codes, p.scales, strip[s], p.tiles, tile, lane);
-      }
+      Copy::template start<2>(
+          memory_at + stage % kStages * Memory::kStage + Memory::kInput +
+              warp * Memory::kOfWarp,
+          p,
+          strip,
+          tile,
+          lane);
+    }
+  };
+  auto fetch_input = [&](int stage) {
+    const char* x = reinterpret_cast<const char*>(p.x.data) +
+        static_cast<size_t>(begin + stage * kWideShare) * (CORES * 1024);
+    int bytes =
+        min(kWideShare, end - begin - stage * kWideShare) * (CORES * 1024);
+    for (int i = threadIdx.x * 16; i < bytes; i += 256 * 16) {
+      copy_16(memory_at + stage % kStages * Memory::kStage + i, x + i);
     }
   };
 #pragma unroll
-  for (int d = 0; d < kAhead; d++) {
-    load(d, d);
-  }
-  if (p.fetch_own && share == 0 && lane == 0 && end > begin) {
-    size_t tile_bytes = size_t{512} * TILE::kCodes;
-    for (int s = 0; s < 2; s++) {
-      Ahead own = {
-          reinterpret_cast<const char*>(p.codes) +
-              (static_cast<size_t>(strip[s]) * p.tiles + begin) * tile_bytes,
-          (end - begin) * tile_bytes};
-      prefetch(own, 0, 1);
-    }
+  for (int i = 0; i < kStages - 1; i++) {
+    fetch_weights(i);
   }
   let_next_start();
   wait_for_previous();
-
-  const uint4* x = reinterpret_cast<const uint4*>(p.x.data) +
-      static_cast<size_t>(begin) * CORES * 64;
-  const int x_size = (end - begin) * CORES * 64;
-  auto fetch = [&](int stage) {
-    for (int i = threadIdx.x; i < Memory::kStage; i += 256) {
-      int at = stage * Memory::kStage + i;
-      if (at < x_size) {
-        unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(
-            memory + stage % kWideStages * Memory::kStage + i));
-        asm volatile(
-            "cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to),
-            "l"(x + at));
-      }
-    }
-    asm volatile("cp.async.commit_group;");
-  };
+  // The first group has all of the weights so far.
 #pragma unroll
-  for (int i = 0; i < kWideStages - 1; i++) {
-    fetch(i);
+  for (int i = 0; i < kStages - 1; i++) {
+    fetch_input(i);
+    end_copies();
   }
   if (p.squares) {
+    RowSquares squares[CORES];
 #pragma unroll
     for (int i = 0; i < CORES; i++) {
-      RowSquares squares;
-      squares.load(p, warp + 8 * i, lane);
-      float r = squares.inverse_rms(p, warp + 8 * i, lane);
+      squares[i].load(p, warp + 8 * i, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < CORES; i++) {
+      float r = squares[i].inverse_rms(p, warp + 8 * i, lane);
       if (lane == 0) {
         inverse_rms[warp + 8 * i] = r;
       }
@@ -132,38 +129,42 @@ __global__ void __launch_bounds__(256, CORES == 8 ? 1 : 2)
   }
 
   float acc[2][CORES][4] = {};
-  const unsigned memory_at =
-      static_cast<unsigned>(__cvta_generic_to_shared(memory));
   // Lane's row of core (lane / 8 % 2) of columns and (lane / 16) of rows.
   const unsigned lane_at =
       ((lane >> 3 & 1) * CORES + (lane >> 4)) * 128 + (lane & 7) * 16;
-  for (int from = 0; from < stages; from += kAhead) {
+  for (int stage = 0; stage < stages; stage++) {
+    wait_for_copies<kStages - 2>();
+    __syncthreads();
+    fetch_weights(stage + kStages - 1);
+    fetch_input(stage + kStages - 1);
+    end_copies();
+    if (begin + stage * kWideShare + share >= end) {
+      continue;
+    }
+    const int stage_at = stage % kStages * Memory::kStage;
+    unsigned a[2][4][4];
 #pragma unroll
-    for (int d = 0; d < kAhead; d++) {
-      const int stage = from + d;
-      asm volatile("cp.async.wait_group %0;" ::"n"(kWideStages - 2));
-      __syncthreads();
-      fetch(stage + kWideStages - 1);
-      if (begin + stage * kWideShare + share < end) {
-        unsigned a[2][4][4];
-        w[d][0].fragments(a[0], t);
-        w[d][1].fragments(a[1], t);
-        load(d, stage + kAhead);
-        const unsigned tile_at = memory_at +
-            (stage % kWideStages * Memory::kStage + share * CORES * 64) * 16 +
-            lane_at;
+    for (int s = 0; s < 2; s++) {
+      TILE w;
+      Copy::read(
+          w,
+          memory + stage_at + Memory::kInput + warp * Memory::kOfWarp +
+              s * Copy::kBytes,
+          lane);
+      w.fragments(a[s], t);
+    }
+    const unsigned tile_at =
+        memory_at + stage_at + share * (CORES * 1024) + lane_at;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) {
 #pragma unroll
-          for (int n = 0; n < CORES; n += 2) {
-            unsigned b[4];
-            load_cores(b, tile_at + (k * 2 * CORES + n) * 128);
+      for (int n = 0; n < CORES; n += 2) {
+        unsigned b[4];
+        load_cores(b, tile_at + (k * 2 * CORES + n) * 128);
 #pragma unroll
-            for (int s = 0; s < 2; s++) {
-              mma(acc[s][n], a[s][k], b[0], b[1]);
-              mma(acc[s][n + 1], a[s][k], b[2], b[3]);
-            }
-          }
+        for (int s = 0; s < 2; s++) {
+          mma(acc[s][n], a[s][k], b[0], b[1]);
+          mma(acc[s][n + 1], a[s][k], b[2], b[3]);
         }
       }
     }
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(256, CORES == 8 ? 1 : 2)
   if (p.ahead.bytes && threadIdx.x == 0) {
     prefetch(p.ahead, blockIdx.x, gridDim.x);
   }
-  asm volatile("cp.async.wait_group 0;");
+  wait_for_copies<0>();
   __syncthreads();
 
   // partials [share][strip][row m][column o]
