@@ -11,6 +11,7 @@
 #include "apps/mlxx/generate_report.h"
 #include "apps/mlxx/interrupt.h"
 #include "apps/mlxx/line_editor.h"
+#include "apps/mlxx/model_adapter.h"
 #include "apps/mlxx/model_loading.h"
 #include "mlxx/base/closest_match.h"
 #include "mlxx/base/error.h"
@@ -172,6 +173,13 @@ int run(ChatOptions options) {
   finish_answer_options(options.answer);
   InterruptScope interrupt;
   auto pipeline = load_for_answers(options.answer, interrupt);
+  ModelAdapter adapter(
+      pipeline.model,
+      options.answer.adapter_path,
+      options.answer.kernels.selection());
+  options.answer.generate.per_layer = adapter.per_layer();
+  auto adapter_rows = adapter.rows(1);
+  nn::AdapterScope scope(adapter_rows.get());
   return Chat(options, pipeline, interrupt).run();
 }
 

@@ -32,6 +32,7 @@ struct EvalCommandOptions {
   std::string reference;
   std::string reference_adapter;
   int max_tokens = 0;
+  bool apply_chat_template = false;
   int batch_size = 8;
   bool json = false;
   KernelOptions kernels;
@@ -48,6 +49,7 @@ struct Judged {
     eval::Subject out{*pipeline.model};
     if (adapter->is_mounted()) {
       out.adapters = [this](int rows) { return adapter->rows(rows); };
+      out.per_layer = adapter->per_layer();
     }
     return out;
   }
@@ -204,7 +206,7 @@ int run_tasks(const EvalCommandOptions& options) {
       judged.subject(),
       judged.pipeline,
       questions,
-      most,
+      {.max_tokens = most, .chat_template = options.apply_chat_template},
       evaluation.scoring()));
 }
 
@@ -307,6 +309,10 @@ void add_eval_command(CLI::App& app, CommandContext& context) {
           "JSON lines {\"context\": .., \"continuations\": [..], \"gold\": "
           "index}, optionally with \"task\"")
       ->required();
+  tasks->add_flag(
+      "--apply-chat-template",
+      options->apply_chat_template,
+      "Contexts are what a user says, continuations how the answer begins");
   tasks
       ->add_option(
           "--max-tokens",

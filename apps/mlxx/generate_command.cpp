@@ -10,6 +10,7 @@
 #include "apps/mlxx/generate_options.h"
 #include "apps/mlxx/generate_report.h"
 #include "apps/mlxx/interrupt.h"
+#include "apps/mlxx/model_adapter.h"
 #include "apps/mlxx/model_loading.h"
 #include "mlxx/base/error.h"
 
@@ -62,11 +63,19 @@ int run(GenerateCommandOptions options, Clock::time_point process_start) {
   timings.tokenizer = pipeline.tokenizer_seconds;
   timings.weights = pipeline.weights_seconds;
 
+  ModelAdapter adapter(
+      pipeline.model,
+      options.answer.adapter_path,
+      options.answer.kernels.selection());
+  auto adapter_rows = adapter.rows(1);
+  nn::AdapterScope scope(adapter_rows.get());
+
   auto prompt_start = Clock::now();
   auto tokens = encode_prompt(pipeline, options, prompt);
   timings.prompt = seconds_since(prompt_start);
 
   auto generate_options = options.answer.generate;
+  generate_options.per_layer = adapter.per_layer();
   generate_options.is_cancelled = [&] { return interrupt.is_interrupted(); };
   bool ends_in_newline = false;
   auto on_delta = [&](const generate::Delta& delta) {

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/mlxx/model_adapter.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/utf8.h"
@@ -239,6 +240,7 @@ void add_answer_options(CLI::App& verb, AnswerOptions& options) {
       ->type_name("MODEL")
       ->capture_default_str()
       ->group("Model");
+  add_adapter_option(verb, options.adapter_path)->group("Model");
   add_repeated_option(
       verb,
       "--extra-eos-token",
@@ -316,6 +318,7 @@ void finish_answer_options(AnswerOptions& options) {
   if (options.system_prompt) {
     require_utf8("--system-prompt", *options.system_prompt);
   }
+  require_utf8("--adapter-path", options.adapter_path);
   for (const std::string& token : options.extra_eos_tokens) {
     require_utf8("--extra-eos-token", token);
   }

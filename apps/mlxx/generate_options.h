@@ -20,6 +20,7 @@ namespace mlxx::apps {
 // Names are mlx-lm's.
 struct AnswerOptions {
   std::string model = hub::kDefaultModel;
+  std::string adapter_path;  // a folder; "": none
   std::optional<std::string> system_prompt;
   std::optional<std::string> chat_template;  // a file, or the template itself
   std::string chat_template_config = "{}";   // variables for the template

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "mlxx/models/fused_decoder.h"
+
 namespace mlxx::apps {
 namespace {
 
@@ -12,8 +14,9 @@ constexpr const char* kName = "adapter";
 
 }  // namespace
 
-void add_adapter_option(CLI::App& verb, std::string& folder) {
-  verb.add_option(
+CLI::Option* add_adapter_option(CLI::App& verb, std::string& folder) {
+  return verb
+      .add_option(
           "--adapter-path",
           folder,
           "Folder of a LoRA or DoRA adapter to compute with, of mlx-lm or PEFT")
@@ -24,10 +27,12 @@ ModelAdapter::ModelAdapter(
     std::shared_ptr<const models::Model> model,
     const std::string& folder,
     const kernels::Selection& selection)
-    : mounted_(std::move(model), selection) {
+    : mounted_(model, selection) {
   if (!folder.empty()) {
     mounted_.mount(kName, std::filesystem::path(folder));
     stack_ = mounted_.find(kName);
+    per_layer_ = !stack_->fits_program() ||
+        !models::FusedDecoder::made(model->make_cache({}));
   }
 }
 

@@ -11,12 +11,13 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace mlxx::apps {
 
 // Adds --adapter-path.
-void add_adapter_option(CLI::App& verb, std::string& folder);
+CLI::Option* add_adapter_option(CLI::App& verb, std::string& folder);
 
 // What a verb's model is to be computed with, if anything.
 class ModelAdapter {
@@ -30,12 +31,17 @@ class ModelAdapter {
   bool is_mounted() const {
     return stack_ != nullptr;
   }
+  // Whether it needs caches of CacheOptions::per_layer.
+  bool per_layer() const {
+    return per_layer_;
+  }
   // For a pass of so many rows; null without an adapter.
   std::unique_ptr<nn::RowAdapters> rows(int count) const;
 
  private:
   adapters::MountedAdapters mounted_;
   std::shared_ptr<const adapters::AdapterStack> stack_;
+  bool per_layer_ = false;
 };
 
 }  // namespace mlxx::apps

@@ -53,6 +53,17 @@ double characters(const std::string& continuation) {
   return static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
 }
 
+void cut_beginning(ScoredRow& row, int max_tokens) {
+  auto most = static_cast<size_t>(max_tokens);
+  if (row.tokens.size() <= most) {
+    return;
+  }
+  auto gone = static_cast<std::ptrdiff_t>(row.tokens.size() - most);
+  row.tokens.erase(row.tokens.begin(), row.tokens.begin() + gone);
+  row.targets.erase(row.targets.begin(), row.targets.begin() + gone);
+  row.targets[0] = 0;
+}
+
 struct Hits {
   int64_t questions = 0;
   int64_t right = 0;
@@ -108,12 +119,24 @@ ScoredRow choice_row(
       row.targets.begin() + static_cast<std::ptrdiff_t>(known),
       row.targets.end(),
       uint8_t{1});
-  if (auto most = static_cast<size_t>(max_tokens); row.tokens.size() > most) {
-    auto gone = static_cast<std::ptrdiff_t>(row.tokens.size() - most);
-    row.tokens.erase(row.tokens.begin(), row.tokens.begin() + gone);
-    row.targets.erase(row.targets.begin(), row.targets.begin() + gone);
-    row.targets[0] = 0;
-  }
+  cut_beginning(row, max_tokens);
+  return row;
+}
+
+ScoredRow chat_choice_row(
+    const generate::Pipeline& pipeline,
+    const std::string& context,
+    const std::string& continuation,
+    int max_tokens) {
+  OrderedJson messages =
+      OrderedJson::array({OrderedJson{{"role", "user"}, {"content", context}}});
+  ScoredRow row;
+  row.tokens = generate::encode_chat_prompt(pipeline, messages, {});
+  row.targets.assign(row.tokens.size(), 0);
+  auto answer = pipeline.tokenizer->encode(continuation);
+  row.tokens.insert(row.tokens.end(), answer.begin(), answer.end());
+  row.targets.resize(row.tokens.size(), 1);
+  cut_beginning(row, max_tokens);
   return row;
 }
 
@@ -121,13 +144,14 @@ ChoiceReport multiple_choice(
     const Subject& subject,
     const generate::Pipeline& pipeline,
     const std::vector<Question>& questions,
-    int max_tokens,
+    const ChoiceOptions& choice,
     const ScoreOptions& options) {
+  auto row_for = choice.chat_template ? chat_choice_row : choice_row;
   std::vector<ScoredRow> rows;
   for (const Question& question : questions) {
     for (const std::string& continuation : question.continuations) {
       rows.push_back(
-          choice_row(pipeline, question.context, continuation, max_tokens));
+          row_for(pipeline, question.context, continuation, choice.max_tokens));
     }
   }
   auto logprobs = target_logprobs(subject, rows, options);

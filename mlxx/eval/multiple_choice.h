@@ -36,6 +36,19 @@ ScoredRow choice_row(
     const std::string& continuation,
     int max_tokens);
 
+// The same for a chat: the context is what the user says, the continuation how
+// the answer begins.
+ScoredRow chat_choice_row(
+    const generate::Pipeline& pipeline,
+    const std::string& context,
+    const std::string& continuation,
+    int max_tokens);
+
+struct ChoiceOptions {
+  int max_tokens = 0;          // of a row
+  bool chat_template = false;  // chat_choice_row() in place of choice_row()
+};
+
 struct TaskReport {
   int64_t questions = 0;
   Interval accuracy;  // by the sum of the tokens' log-probabilities
@@ -55,7 +68,7 @@ ChoiceReport multiple_choice(
     const Subject& subject,
     const generate::Pipeline& pipeline,
     const std::vector<Question>& questions,
-    int max_tokens,
+    const ChoiceOptions& choice,
     const ScoreOptions& options);
 
 }  // namespace mlxx::eval

@@ -47,7 +47,8 @@ RowBatch make_batch(
 class Run {
  public:
   Run(const Subject& subject, int rows)
-      : model_(subject.model), cache_(model_.make_cache({})) {
+      : model_(subject.model),
+        cache_(model_.make_cache({.per_layer = subject.per_layer})) {
     if (subject.adapters) {
       adapters_ = subject.adapters(rows);
     }

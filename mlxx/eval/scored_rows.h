@@ -18,6 +18,8 @@ struct Subject {
   const models::Model& model;
   // What all of so many rows are computed with; empty: nothing.
   std::function<std::unique_ptr<nn::RowAdapters>(int rows)> adapters = {};
+  // Caches of CacheOptions::per_layer: for adapters that need them.
+  bool per_layer = false;
 };
 
 // Tokens, and which of them are to be predicted from those before them: never

@@ -180,7 +180,8 @@ GenerateResult run(
       sequence,
       prompt,
       *pipeline.model,
-      {.max_kv_size = options.max_kv_size, .per_layer = compiled});
+      {.max_kv_size = options.max_kv_size,
+       .per_layer = compiled || options.per_layer});
   PrefillOptions prefill_options{
       options.prefill_step_size,
       options.on_prefill,

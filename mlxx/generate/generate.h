@@ -33,6 +33,8 @@ struct GenerateOptions {
   int prefill_step_size = 2048;
   int max_kv_size = 0;  // 0: no limit
   CompileDecode compile_decode = CompileDecode::automatic;
+  // Caches of CacheOptions::per_layer: for adapters that need them.
+  bool per_layer = false;
   bool ignore_eos = false;  // for benchmarks: run on to max_tokens
   OnPrefill on_prefill;
   // Asked between prefill chunks and between tokens; true ends the call with

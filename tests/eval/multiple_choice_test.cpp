@@ -39,6 +39,19 @@ TEST(ChoiceRow, SplitsContextAndContinuationAsLmEval) {
       "<s>a|b");
 }
 
+TEST(ChoiceRow, OfAChatIsTheBeginningOfItsAnswer) {
+  auto pipeline = tiny_pipeline();
+  EXPECT_THROW(chat_choice_row(pipeline, "a", "b", 64), Error);
+  pipeline.chat_template = text::ChatTemplate::compile(
+      "{% for m in messages %}[{{ m.content }}]{% endfor %}{% if "
+      "add_generation_prompt %}A:{% endif %}",
+      "",
+      "");
+  EXPECT_EQ(
+      text_of(pipeline, chat_choice_row(pipeline, "</s>?", "yes", 64)),
+      "[</s>?]A:|yes");
+}
+
 TEST(ReadQuestions, TakesBothShapes) {
   TemporaryFolder folder;
   auto questions = read_questions(folder.write(
@@ -95,9 +108,9 @@ TEST(MultipleChoice, FindsTheContinuationThatTheModelLikesBest) {
   }
   Subject subject{*pipeline.model};
   auto alone =
-      multiple_choice(subject, pipeline, questions, 64, {.batch_size = 1});
+      multiple_choice(subject, pipeline, questions, {64}, {.batch_size = 1});
   auto batched =
-      multiple_choice(subject, pipeline, questions, 64, {.batch_size = 7});
+      multiple_choice(subject, pipeline, questions, {64}, {.batch_size = 7});
   EXPECT_EQ(alone.logprobs, batched.logprobs);
   // The gold answers moved to where the sums are largest, and per character.
   std::vector<Question> plain = questions;
@@ -110,13 +123,13 @@ TEST(MultipleChoice, FindsTheContinuationThatTheModelLikesBest) {
     normalized[i].gold = static_cast<int>(
         std::max_element(each.begin(), each.end()) - each.begin());
   }
-  auto report = multiple_choice(subject, pipeline, plain, 64, {});
+  auto report = multiple_choice(subject, pipeline, plain, {64}, {});
   EXPECT_EQ(report.all.accuracy.mean, 1);
   EXPECT_EQ(report.all.questions, 4);
   EXPECT_LT(report.all.normalized_accuracy.mean, 1);
   EXPECT_EQ(report.tasks.size(), 2u);
   EXPECT_EQ(report.tasks.at("first").questions, 2);
-  report = multiple_choice(subject, pipeline, normalized, 64, {});
+  report = multiple_choice(subject, pipeline, normalized, {64}, {});
   EXPECT_EQ(report.all.normalized_accuracy.mean, 1);
 }
 
