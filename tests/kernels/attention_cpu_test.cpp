@@ -11,7 +11,9 @@ std::vector<Selection> all_selections() {
   std::vector<Selection> selections;
   for (InstructionSet set : available_instruction_sets()) {
     for (int threads : {1, 3}) {
-      selections.push_back({false, set, std::make_shared<ThreadPool>(threads)});
+      selections.push_back(Selection{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(threads)});
     }
   }
   return selections;
@@ -230,7 +232,9 @@ TEST(AttentionKernel, AQueryHasTheSameBitsInEveryCompany) {
         {row + 1, a.shape(1), to, a.shape(3)});
   };
   for (InstructionSet set : available_instruction_sets()) {
-    Selection many{false, set, std::make_shared<ThreadPool>(3)};
+    Selection many{
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(3)};
     Selection one{
         .instruction_set = set,
         .threads = std::make_shared<ThreadPool>(1)};

@@ -108,7 +108,9 @@ void expect_agreement(const Change& change, const Shape& shape) {
       DecodeStep step = make_step(
           change,
           shape,
-          {false, set, std::make_shared<ThreadPool>(2), form});
+          {.instruction_set = set,
+           .threads = std::make_shared<ThreadPool>(2),
+           .activations = form});
       // As one prompt, and then by steps of one token.
       Decoding run(step, 1);
       auto all = std::span<const int>(tokens);
@@ -131,7 +133,8 @@ void expect_same_bits(const Change& change, const Shape& shape) {
       DecodeStep step = make_step(
           change,
           shape,
-          {false, set, std::make_shared<ThreadPool>(threads)});
+          {.instruction_set = set,
+           .threads = std::make_shared<ThreadPool>(threads)});
       for (const auto& pieces :
            {std::vector<int>{kTokens}, {33, 1, 2, 3, 8, 90, 1, 1, 1}}) {
         Decoding run(step, 1);
@@ -149,8 +152,10 @@ void expect_same_bits(const Change& change, const Shape& shape) {
             << to_string(set) << " " << threads << " " << pieces[0];
       }
     }
-    DecodeStep step =
-        make_step(change, shape, {false, set, std::make_shared<ThreadPool>(2)});
+    DecodeStep step = make_step(
+        change,
+        shape,
+        {.instruction_set = set, .threads = std::make_shared<ThreadPool>(2)});
     int words = RandomDecoder::kWords;
     constexpr int kFew = 40;
     mx::array last = mx::slice(*expected, {0, kFew - 1, 0}, {1, kFew, words});

@@ -62,7 +62,10 @@ Selection selection_of(
     InstructionSet set,
     int threads,
     ActivationForm form = ActivationForm::int16) {
-  return {false, set, std::make_shared<ThreadPool>(threads), form};
+  return {
+      .instruction_set = set,
+      .threads = std::make_shared<ThreadPool>(threads),
+      .activations = form};
 }
 
 TEST(DecoderLayer, AgreesWithDoublePrecision) {

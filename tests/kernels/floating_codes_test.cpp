@@ -101,7 +101,10 @@ TEST(FloatingCodes, KernelsReadEveryCodeAndScaleAlike) {
     ASSERT_GT(mx::sum(checked).item<int>(), 150);
     for (InstructionSet set : available_instruction_sets()) {
       for (ActivationForm form : kForms) {
-        Selection selection{false, set, std::make_shared<ThreadPool>(2), form};
+        Selection selection{
+            .instruction_set = set,
+            .threads = std::make_shared<ThreadPool>(2),
+            .activations = form};
         auto packed = pack_quantized(arrays, spec, selection);
         for (int rows : {1, 3}) {
           for (int column : {0, 3, 15, 16, 31, 130, 255}) {
@@ -140,7 +143,10 @@ TEST(FloatingCodes, ProductsAgreeWithDequantizedOnesInEveryForm) {
     mx::array expected = mx::matmul(x, dense);
     for (InstructionSet set : available_instruction_sets()) {
       for (ActivationForm form : kForms) {
-        Selection selection{false, set, std::make_shared<ThreadPool>(2), form};
+        Selection selection{
+            .instruction_set = set,
+            .threads = std::make_shared<ThreadPool>(2),
+            .activations = form};
         auto packed = pack_quantized(arrays, spec, selection);
         mx::array all = packed->matmul(x);
         EXPECT_LT(

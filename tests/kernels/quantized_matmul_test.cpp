@@ -218,7 +218,9 @@ TEST(QuantizedMatmul, ARowHasTheSameBitsInEveryCompany) {
          {kCases[1], kCases[2], kCases[4], kCases[7], kCases[11]}) {
       std::optional<mx::array> expected;
       for (int threads : {1, 2, 3, 8}) {
-        Selection selection{false, set, std::make_shared<ThreadPool>(threads)};
+        Selection selection{
+            .instruction_set = set,
+            .threads = std::make_shared<ThreadPool>(threads)};
         // Longer than one unpacked block, and not a whole number of panels.
         Matrix matrix = make_matrix(c, 168, 2048, mx::bfloat16, selection);
         mx::array x = normal({50, 2048}, 6);
@@ -296,7 +298,9 @@ void check_dense_panels(
 
 TEST(DensePanels, AgreeWithMlxAndKeepEachRowsBits) {
   for (InstructionSet set : available_instruction_sets()) {
-    Selection selection{false, set, std::make_shared<ThreadPool>(2)};
+    Selection selection{
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(2)};
     for (auto dtype : {mx::float32, mx::float16, mx::bfloat16}) {
       for (auto form : {ActivationForm::int16, ActivationForm::int8}) {
         selection.activations = form;

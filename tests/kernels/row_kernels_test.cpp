@@ -15,7 +15,9 @@ std::vector<Selection> all_selections() {
   std::vector<Selection> selections;
   for (InstructionSet set : available_instruction_sets()) {
     for (int threads : {1, 3}) {
-      selections.push_back({false, set, std::make_shared<ThreadPool>(threads)});
+      selections.push_back(Selection{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(threads)});
     }
   }
   return selections;

@@ -37,6 +37,33 @@ TEST(Select, ReadsTheEnvironment) {
   unsetenv("MLXX_THREADS");
 }
 
+TEST(Select, RefusesAGpuThatIsNotThere) {
+  for (const char* bad : {"-1", "two", "1x", "99999", "99999999999"}) {
+    setenv("MLXX_DEVICE", bad, 1);
+    try {
+      select_from_environment();
+      ADD_FAILURE() << "accepted " << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_request);
+      EXPECT_NE(
+          std::string(error.what()).find("[MLXX_DEVICE]"),
+          std::string::npos);
+    }
+  }
+  setenv("MLXX_DEVICE", "0", 1);
+  EXPECT_NO_THROW(select_from_environment());
+  unsetenv("MLXX_DEVICE");
+}
+
+TEST(Select, RefusesAFlagThatIsNone) {
+  setenv("MLXX_DETERMINISTIC", "maybe", 1);
+  EXPECT_THROW(select_from_environment(), Error);
+  setenv("MLXX_DETERMINISTIC", "on", 1);
+  EXPECT_TRUE(select_from_environment().deterministic);
+  unsetenv("MLXX_DETERMINISTIC");
+  EXPECT_FALSE(select_from_environment().deterministic);
+}
+
 TEST(Select, NamesWhatItDoesNotKnow) {
   for (const char* variable :
        {"MLXX_KERNEL", "MLXX_CPU", "MLXX_CPU_ACTIVATIONS"}) {
