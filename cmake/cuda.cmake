@@ -32,7 +32,8 @@ function(mlxx_find_nvcc)
 endfunction()
 
 set(mlxx_nvcc "")
-if(NOT MLXX_CUDA STREQUAL "OFF" AND NOT APPLE)
+# Builds under a sanitizer are for what runs on the CPU.
+if(NOT MLXX_CUDA STREQUAL "OFF" AND NOT APPLE AND NOT MLXX_SANITIZE)
   mlxx_find_nvcc()
 endif()
 if(MLXX_CUDA STREQUAL "ON" AND NOT mlxx_nvcc)

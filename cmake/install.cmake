@@ -27,6 +27,9 @@ install(
   ARCHIVE DESTINATION lib
   LIBRARY DESTINATION lib)
 install(TARGETS mlxx mlxx_impl RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
+if(TARGET mlxx_cuda)
+  install(TARGETS mlxx_cuda LIBRARY DESTINATION lib)
+endif()
 # The text crate is an imported target here, and again in the package.
 install(FILES ${MLXX_RUST_TEXT_LIBRARY} DESTINATION lib RENAME libmlxx_rust_text.a)
 install(DIRECTORY mlxx/ DESTINATION include/mlxx FILES_MATCHING PATTERN "*.h")

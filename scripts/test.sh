@@ -12,7 +12,7 @@ export MLXX_HOME=$repo/.deps/home
 excluded=${MLXX_TEST_EXCLUDE-gpu|peer|soak}
 
 configure() {
-  cmake --preset release -DMLXX_WERROR=ON \
+  cmake --preset release -DMLXX_WERROR=ON -DMLXX_CUDA=ON -DMLXX_CUDA_ARCHITECTURES=90 \
     "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" \
     "-DMLXX_BUN=$repo/.deps/bun/bin/bun" "-DMLXX_CLIENTS=$repo/.deps/clients" >&2
 }
@@ -29,6 +29,7 @@ part "packages" scripts/install_packages.sh tests
 part "mlx-lm to compare with" scripts/build_oracle.sh
 part "JavaScript runtime of the tests" scripts/install_bun.sh
 part "clients of the server" scripts/build_clients.sh
+part "compiler for CUDA" scripts/install_nvcc.sh
 part "configure" configure
 part "build" cmake --build build
 part "default model" build/bin/mlxx pull smollm2

@@ -12,6 +12,7 @@
 #include "apps/mlxx/host_report.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/mlx.h"
+#include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 
 namespace mlxx::apps {
 
@@ -50,6 +51,12 @@ int run(const DoctorOptions& options) {
   OrderedJson report = host_report();
   report["mlx"]["loaded"] = mx::version();
   report["device"] = name_device();
+  if (backend() == Backend::cuda) {
+    std::string why;
+    const auto* plugin = kernels::cuda_plugin(&why);
+    report["cuda_kernels"] =
+        plugin ? fmt::format("loaded, for {}", plugin->architectures) : why;
+  }
   std::string problem = find_problem();
   if (problem.empty() && options.selftest) {
     report["selftest"] = OrderedJson::array();

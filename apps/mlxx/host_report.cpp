@@ -205,6 +205,9 @@ std::string format_report(const OrderedJson& report) {
   if (report.contains("device")) {
     add_line(text, "device", text_or(report, "device"));
   }
+  if (report.contains("cuda_kernels")) {
+    add_line(text, "CUDA kernels", text_or(report, "cuda_kernels"));
+  }
   const auto& nvidia = report.at("nvidia");
   if (nvidia.contains("devices")) {
     for (const auto& device : nvidia.at("devices")) {

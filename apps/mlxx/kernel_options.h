@@ -14,6 +14,8 @@ namespace mlxx::apps {
 // What verbs that run a model take alike about how it is computed.
 struct KernelOptions {
   std::optional<std::string> cpu_activations;
+  std::optional<std::string> device;
+  bool deterministic = false;
 
   // What the environment says, and these options in front of it.
   // invalid_request names the option.

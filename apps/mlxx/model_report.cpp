@@ -11,6 +11,7 @@
 #include "mlxx/core/device.h"
 #include "mlxx/embed/encoder.h"
 #include "mlxx/hub/resident_form.h"
+#include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 #include "mlxx/kernels/select.h"
 #include "mlxx/models/registry.h"
 #include "mlxx/text/chat_template.h"
@@ -140,6 +141,12 @@ std::string describe_kernels() {
   auto selection = kernels::select_from_environment();
   if (selection.fallback) {
     return "MLX operations only (MLXX_KERNEL=fallback)";
+  }
+  if (backend() == Backend::cuda) {
+    std::string why;
+    return kernels::cuda_plugin(&why)
+        ? "CUDA kernels where they cover the model, MLX operations elsewhere"
+        : fmt::format("MLX operations on cuda: {}", why);
   }
   if (backend() != Backend::cpu) {
     return fmt::format("MLX operations on {}", to_string(backend()));

@@ -5,6 +5,7 @@
 #include "mlxx/base/environment.h"
 #include "mlxx/base/error.h"
 #include "mlxx/core/device.h"
+#include "mlxx/core/device_choice.h"
 #include "mlxx/kernels/matmul/gemm_memory.h"
 
 namespace mlxx::kernels {
@@ -98,6 +99,9 @@ InstructionSet instruction_set_from_environment() {
 }  // namespace
 
 Selection select_from_environment() {
+  if (auto device = environment("MLXX_DEVICE")) {
+    choose_device("MLXX_DEVICE", *device);
+  }
   int threads = threads_from_environment();
   InstructionSet set = instruction_set_from_environment();
   auto activations = environment("MLXX_CPU_ACTIVATIONS");

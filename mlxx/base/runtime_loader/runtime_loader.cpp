@@ -4,6 +4,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/base/log.h"
 #include "mlxx/base/runtime_loader/blas.h"
+#include "mlxx/base/runtime_loader/compiled_code.h"
 #include "mlxx/base/runtime_loader/shared_library.h"
 #include "mlxx/base/runtime_loader/trusted_path.h"
 
@@ -107,6 +108,7 @@ std::string describe(const std::vector<Candidate>& tried) {
 
 LoadedRuntime load_libmlx(const LoaderOptions& options) {
   require_plain_privileges();
+  keep_compiled_code();
   auto candidates = find_candidates(options);
   if (void* loaded = find_loaded_library(library_file_name("mlx"))) {
     return adopt_loaded(loaded, candidates);

@@ -302,6 +302,26 @@ TEST_F(RuntimeLoaderTest, DriverTellsItsDevices) {
   EXPECT_EQ(outcome["managed"], "yes");
 }
 
+TEST_F(RuntimeLoaderTest, KeepsCompiledCodeInItsHomeWhereThereIsADriver) {
+  auto outcome = probe({});
+  EXPECT_EQ(outcome["CUDA_CACHE_PATH"], "unset") << outcome.output;
+  Settings with_driver{{"LD_LIBRARY_PATH", kFakes / "fake_driver"}};
+  outcome = probe(with_driver);
+  EXPECT_EQ(outcome["CUDA_CACHE_PATH"], home_ / "cuda" / "driver");
+  EXPECT_EQ(outcome["MLX_PTX_CACHE_DIR"], home_ / "cuda" / "mlx");
+  EXPECT_TRUE(fs::is_directory(home_ / "cuda" / "mlx"));
+  with_driver["CUDA_CACHE_PATH"] = "/elsewhere";
+  EXPECT_EQ(probe(with_driver)["CUDA_CACHE_PATH"], "/elsewhere");
+}
+
+TEST_F(RuntimeLoaderTest, CompiledCodeThatAGroupCanWriteIsNotUsed) {
+  make_folders(home_ / "cuda" / "mlx");
+  chmod((home_ / "cuda" / "mlx").c_str(), 0775);
+  auto outcome = probe({{"LD_LIBRARY_PATH", kFakes / "fake_driver"}});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome["MLX_PTX_CACHE_DIR"], "unset");
+}
+
 TEST_F(RuntimeLoaderTest, WorksWithoutAnyHomeFolder) {
   std::string command = std::string("env -i '") + MLXX_RUNTIME_PROBE + "'";
   EXPECT_EQ(std::system((command + " > /dev/null").c_str()), 0);

@@ -2,6 +2,7 @@
 // process can load only one libmlx.
 
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "mlxx/base/error.h"
@@ -43,6 +44,10 @@ int main(int argc, char** argv) {
     print("blas", runtime.blas.path.string());
     print("blas_reason", runtime.blas.reason);
     print("blas_in_use", blas_in_use().path.string());
+    for (const char* name : {"CUDA_CACHE_PATH", "MLX_PTX_CACHE_DIR"}) {
+      const char* value = std::getenv(name);
+      print(name, value ? value : "unset");
+    }
     for (const auto& passed : runtime.passed_over) {
       print("passed_over", passed.path.string() + " " + passed.problem);
     }
