@@ -48,8 +48,10 @@ class LoadingLine {
 
 generate::Pipeline load_for_answers(
     const AnswerOptions& options,
-    const InterruptScope& interrupt) {
+    const InterruptScope& interrupt,
+    bool trainable) {
   generate::PipelineOptions pipeline_options;
+  pipeline_options.trainable = trainable;
   pipeline_options.kernels = options.kernels.selection();
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(options.model));
   LoadingLine line;

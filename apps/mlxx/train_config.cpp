@@ -199,6 +199,7 @@ void check_together(const TrainCommandOptions& options) {
        "--lora-plus-ratio",
        "--rank-policy",
        "--sensitivities",
+       "--peft",
        "--resume-adapter-file"},
       "adapters, and --full trains the model itself");
   only_with(

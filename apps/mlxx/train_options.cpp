@@ -180,6 +180,11 @@ void add_adapter_options(CLI::App& verb, TrainCommandOptions& options) {
           "For by-kl: a JSON object of layers and their KL divergence")
       ->type_name("FILE")
       ->group(group);
+  verb.add_flag(
+          "--peft",
+          options.peft,
+          "Write the adapters in PEFT's layout too, into a folder peft")
+      ->group(group);
   verb.add_option(
           "--resume-adapter-file",
           options.resume_adapter_file,

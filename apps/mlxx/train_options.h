@@ -41,6 +41,7 @@ struct TrainCommandOptions {
   train::LoraOptions lora;
   std::string rank_policy = "constant";
   std::string sensitivities;
+  bool peft = false;
 
   train::TrainOptions loop;
   std::optional<int64_t> iters;

@@ -98,7 +98,7 @@ TrainMaterial load_train_material(
   if (options.chat_template) {
     answers.chat_template = read_chat_template(*options.chat_template);
   }
-  material.pipeline = load_for_answers(answers, interrupt);
+  material.pipeline = load_for_answers(answers, interrupt, options.is_full());
   const auto& pipeline = material.pipeline;
 
   data::DataOptions wanted;

@@ -1,13 +1,13 @@
 #include "apps/mlxx/trained_model.h"
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
-#include "mlxx/base/atomic_file.h"
+#include <fmt/format.h>
+
 #include "mlxx/base/error.h"
 #include "mlxx/core/safetensors.h"
-#include "mlxx/core/safetensors_writer.h"
-#include "mlxx/train/lora.h"
+#include "mlxx/train/full_parameters.h"
+#include "mlxx/train/save_trained.h"
 
 namespace mlxx::apps {
 
@@ -68,30 +68,66 @@ class TrainedAdapters : public TrainedModel {
   }
 
   void save(const fs::path& folder) const override {
-    fs::create_directories(folder);
-    SafetensorsArrays arrays;
-    for (size_t i = 0; i < adapters_.names().size(); ++i) {
-      arrays.emplace_back(adapters_.names()[i], adapters_.values()[i]);
+    train::save_adapters(
+        adapters_,
+        folder,
+        train::AdapterLayout::mlx,
+        options_.model);
+    if (options_.peft) {
+      train::save_adapters(
+          adapters_,
+          folder / "peft",
+          train::AdapterLayout::peft,
+          options_.model);
     }
-    const auto& lora = adapters_.options();
-    const Json config = {
-        {"fine_tune_type", lora.dora ? "dora" : "lora"},
-        {"model", options_.model},
-        {"num_layers", adapters_.plan().num_layers},
-        {"lora_parameters",
-         {{"rank", lora.rank},
-          {"scale", adapters_.plan().modules.front().scale},
-          {"dropout", lora.dropout},
-          {"keys", adapters_.plan().keys}}}};
-    AtomicFile file(folder / "adapter_config.json");
-    file.write(std::span<const char>(config.dump(2) + "\n"));
-    file.commit();
-    write_safetensors(folder / "adapters.safetensors", arrays);
   }
 
  private:
   const TrainCommandOptions& options_;
   train::LoraAdapters adapters_;
+};
+
+train::FullOptions full_options(
+    const TrainCommandOptions& options,
+    const models::Model& model) {
+  constexpr int kUsualLayers = 16;
+  int layers = model.summary().layers;
+  train::FullOptions full;
+  full.num_layers = options.num_layers.value_or(std::min(kUsualLayers, layers));
+  return full;
+}
+
+class TrainedWeights : public TrainedModel {
+ public:
+  TrainedWeights(
+      const TrainCommandOptions& options,
+      const generate::Pipeline& pipeline)
+      : options_(options),
+        model_(pipeline.trainable_model),
+        weights_(model_, full_options(options, *model_)) {
+    if (!options.resume_adapter_file.empty()) {
+      load_values(weights_, options.resume_adapter_file);
+    }
+  }
+
+  train::Trainable& trainable() override {
+    return weights_;
+  }
+
+  std::string description() const override {
+    return weights_.num_layers() < 1
+        ? std::string("all weights of all layers")
+        : fmt::format("all weights of {} layers", weights_.num_layers());
+  }
+
+  void save(const fs::path& folder) const override {
+    train::save_full(weights_, *model_, folder, options_.model);
+  }
+
+ private:
+  const TrainCommandOptions& options_;
+  std::shared_ptr<models::Model> model_;
+  train::FullParameters weights_;
 };
 
 }  // namespace
@@ -100,10 +136,7 @@ std::unique_ptr<TrainedModel> make_trained_model(
     const TrainCommandOptions& options,
     const generate::Pipeline& pipeline) {
   if (options.is_full()) {
-    fail(
-        ErrorKind::unsupported,
-        "--full",
-        "training all weights is not implemented yet");
+    return std::make_unique<TrainedWeights>(options, pipeline);
   }
   return std::make_unique<TrainedAdapters>(options, pipeline);
 }
