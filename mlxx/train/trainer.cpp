@@ -282,6 +282,7 @@ void Trainer::end_of_step(int64_t before, const StepInfo& info) {
   const int64_t now = progress_.iteration;
   const bool last = now >= options_.iterations;
   progress_.report_seconds += info.seconds;
+  progress_.report_iterations += now - before;
   observer_->on_step(info);
   if (last || is_due(options_.report_every, before, now)) {
     report();
@@ -315,6 +316,11 @@ void Trainer::report() {
       report.tokens_per_second = static_cast<double>(progress_.report_tokens) /
           progress_.report_seconds;
     }
+    if (progress_.report_seconds > 0) {
+      report.iterations_per_second =
+          static_cast<double>(progress_.report_iterations) /
+          progress_.report_seconds;
+    }
     report.trained_tokens = progress_.trained_tokens;
     report.skipped_batches = progress_.skipped_batches;
     report.peak_memory = memory_use().peak;
@@ -324,6 +330,7 @@ void Trainer::report() {
   progress_.count_sum = 0;
   progress_.metric_sums.clear();
   progress_.report_tokens = 0;
+  progress_.report_iterations = 0;
   progress_.report_seconds = 0;
 }
 

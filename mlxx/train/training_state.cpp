@@ -70,6 +70,7 @@ Json json_of(const RunProgress& progress) {
       {"count_sum", progress.count_sum},
       {"metric_sums", progress.metric_sums},
       {"report_tokens", progress.report_tokens},
+      {"report_iterations", progress.report_iterations},
       {"report_seconds", progress.report_seconds},
       {"best_loss", nullptr},
       {"best_iteration", progress.best_iteration},
@@ -97,6 +98,7 @@ RunProgress progress_of(const JsonView& view) {
     progress.metric_sums[name] = metrics.number(name);
   }
   progress.report_tokens = count("report_tokens");
+  progress.report_iterations = count("report_iterations");
   progress.report_seconds = view.number("report_seconds");
   if (view.has("best_loss")) {
     progress.best_loss = view.number("best_loss");

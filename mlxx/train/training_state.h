@@ -23,6 +23,7 @@ struct RunProgress {
   double count_sum = 0;
   std::map<std::string, double> metric_sums;
   int64_t report_tokens = 0;
+  int64_t report_iterations = 0;
   double report_seconds = 0;
   // Of the validations.
   std::optional<double> best_loss;
