@@ -41,8 +41,9 @@ mx::array dense_weight(const Parameter& weight) {
 LinearChange::LinearChange(
     const LowRank& change,
     const Parameter& weight,
-    const kernels::Selection& selection)
-    : a_(change.a), b_(change.b), scale_(change.scale) {
+    const kernels::Selection& selection,
+    Use use)
+    : selection_(selection), a_(change.a), b_(change.b), scale_(change.scale) {
   if (change.magnitude) {
     // As mlx_lm/tuner/dora.py computes it at each call.
     mx::array scaled =
@@ -52,9 +53,18 @@ LinearChange::LinearChange(
     gain_ = mx::divide(*change.magnitude, mx::linalg::norm(adapted, {1}));
     mx::eval(*gain_);
   }
-  if (selection.has_cpu_kernels()) {
+  if (use == Use::program) {
     in_program_ = std::make_shared<const kernels::LowRankChange>(
         kernels::make_low_rank_change(a_, b_, scale_, gain_));
+    mx::eval(a_, b_);
+  } else {
+    pack();
+  }
+}
+
+void LinearChange::pack() const {
+  is_packed_ = true;
+  if (selection_.has_cpu_kernels()) {
     auto f32 = [](const mx::array& matrix) {
       return mx::astype(matrix, mx::float32);
     };
@@ -62,8 +72,8 @@ LinearChange::LinearChange(
         with_whole_rows(with_whole_groups(f32(mx::transpose(a_))));
     mx::array rows_b = with_whole_groups(f32(mx::transpose(b_)));
     mx::eval(rows_a, rows_b);
-    packed_a_ = kernels::pack_dense(rows_a, selection);
-    packed_b_ = kernels::pack_dense(rows_b, selection);
+    packed_a_ = kernels::pack_dense(rows_a, selection_);
+    packed_b_ = kernels::pack_dense(rows_b, selection_);
   }
   // a has its inputs padded too: only where the model's width is odd.
   if (!packed_a_ || !packed_b_ || a_.shape(0) % kGroup != 0) {
@@ -79,6 +89,9 @@ LinearChange::LinearChange(
 }
 
 mx::array LinearChange::delta(const mx::array& x) const {
+  if (!is_packed_) {
+    pack();
+  }
   mx::array z = packed_a_ ? packed_b_->matmul(packed_a_->matmul(x))
                           : mx::matmul(mx::matmul(x, a_), b_);
   return mx::astype(mx::multiply(mx::array(scale_, z.dtype()), z), x.dtype());

@@ -10,6 +10,7 @@
 #include "mlxx/adapters/target_layers.h"
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/quantized_matmul/packed_panels.h"
+#include "mlxx/models/fused_decoder.h"
 
 namespace mlxx::adapters {
 
@@ -151,6 +152,9 @@ AdapterInfo MountedAdapters::mount(const std::string& name, AdapterFile file) {
   }
   auto mounted = std::make_shared<MountedAdapter>();
   mounted->content = content_of(file);
+  const bool is_program = models::FusedDecoder::made(model_->make_cache({}));
+  const auto use =
+      is_program ? LinearChange::Use::program : LinearChange::Use::layers;
   AdapterInfo& info = mounted->info;
   for (const TargetedChange& target : find_targets(*model_, file)) {
     const Parameter* weight = target.weight;
@@ -164,7 +168,7 @@ AdapterInfo MountedAdapters::mount(const std::string& name, AdapterFile file) {
       info.dora |= change.is_dora();
       mounted->embeddings.emplace(weight, std::move(change));
     } else {
-      LinearChange change(target.change, *weight, selection_);
+      LinearChange change(target.change, *weight, selection_, use);
       info.bytes += change.nbytes();
       info.dora |= change.is_dora();
       mounted->linear.emplace(weight, std::move(change));

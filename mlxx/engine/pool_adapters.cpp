@@ -24,7 +24,7 @@ AdapterEntry entry_of(
       .bytes = info.bytes};
 }
 
-// What is mounted takes about what is in its files, as float32.
+// What is mounted takes what is in its files and the same as float32.
 size_t predicted_bytes(const std::filesystem::path& folder) {
   size_t bytes = 0;
   for (const char* name :
@@ -33,7 +33,7 @@ size_t predicted_bytes(const std::filesystem::path& folder) {
     auto size = std::filesystem::file_size(folder / name, missing);
     bytes = std::max<size_t>(bytes, missing ? 0 : size);
   }
-  return 2 * bytes;
+  return 3 * bytes;
 }
 
 }  // namespace
