@@ -9,6 +9,8 @@
 #include "mlxx/base/environment.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/sha256.h"
+#include "mlxx/core/device.h"
+#include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 #include "mlxx/kernels/instruction_set.h"
 
 namespace mlxx::engine {
@@ -71,6 +73,9 @@ std::string states_identity(const fs::path& checkpoint) {
   for (const char* name : {"MLXX_KERNEL", "MLXX_CPU", "MLXX_CPU_ACTIVATIONS"}) {
     add_text(sum, environment(name).value_or(""));
   }
+  // States on a device have another layout, which differs with the plug-in.
+  add_text(sum, std::string(to_string(backend())));
+  add_text(sum, kernels::cuda_plugin() ? "blocks of libmlxx_cuda" : "");
   auto best = kernels::available_instruction_sets().back();
   add_text(sum, std::string(kernels::to_string(best)));
   return sum.hex();

@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include <mlx/backend/cuda/device.h>
-#include <mlx/mlx.h>
 
+#include "mlxx/core/mlx.h"
 #include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
 
 // MLX's arrays as memory on the device, for the plug-in's own launches. MLX
@@ -13,8 +13,6 @@
 // in the order in which it is evaluated.
 
 namespace mlxx::kernels {
-
-namespace mx = mlx::core;
 
 // `array` is evaluated or an output that was allocated.
 void* device_pointer(const mx::array& array);
