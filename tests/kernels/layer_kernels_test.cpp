@@ -145,5 +145,51 @@ TEST(LayerKernels, LayerNormOfEveryWidth) {
   }
 }
 
+// Rows of every length and number; each row's sum is the same in any company.
+TEST(LayerKernels, ProductsOfLowRank) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  auto numbers = [&](int count) {
+    std::vector<float> all(static_cast<size_t>(count));
+    for (float& one : all) {
+      one = normal(random);
+    }
+    return all;
+  };
+  for (InstructionSet set : available_instruction_sets()) {
+    const LayerKernels& kernels = layer_kernels(set);
+    for (int n : {1, 7, 16, 31, 32, 64, 96, 200}) {
+      for (int rows : {1, 3, 4, 8, 13}) {
+        auto a = numbers(rows * n);
+        auto x = numbers(n);
+        std::vector<float> z(static_cast<size_t>(rows));
+        kernels.dot_rows(a.data(), rows, x.data(), n, z.data());
+        for (int r = 0; r < rows; ++r) {
+          double expected = 0;
+          for (int i = 0; i < n; ++i) {
+            expected += double{a[r * n + i]} * x[i];
+          }
+          ASSERT_NEAR(z[r], expected, 1e-4) << to_string(set) << " " << n;
+          float alone = 0;
+          kernels.dot_rows(a.data() + r * n, 1, x.data(), n, &alone);
+          ASSERT_EQ(z[r], alone) << to_string(set) << " " << n;
+        }
+        if (n % 16 == 0) {
+          auto y = numbers(n);
+          auto sum = y;
+          kernels.add_rows(z.data(), rows, a.data(), n, sum.data());
+          for (int i = 0; i < n; ++i) {
+            double expected = y[i];
+            for (int r = 0; r < rows; ++r) {
+              expected += double{z[r]} * a[r * n + i];
+            }
+            ASSERT_NEAR(sum[i], expected, 1e-3) << to_string(set);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mlxx::kernels
