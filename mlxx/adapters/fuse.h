@@ -16,7 +16,8 @@ struct FuseOptions {
   // Quantized weights that the adapter changes get so many bits (affine);
   // absent: as they are.
   std::optional<int> bits;
-  // Refused above this FuseReport::error, unless forced.
+  // Refused above this FuseReport::error, unless forced or all weights that
+  // change become dense.
   double max_error = 0.5;
   bool force = false;
 };
