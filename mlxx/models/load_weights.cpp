@@ -7,6 +7,7 @@
 #include "mlxx/core/device.h"
 #include "mlxx/core/materialize.h"
 #include "mlxx/core/memory.h"
+#include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
 #include "mlxx/kernels/matmul/matmul.h"
 #include "mlxx/kernels/panel_memory.h"
@@ -46,7 +47,9 @@ DtypePlan plan_dtypes(
   bool has_bfloat16 = std::ranges::any_of(
       checkpoint.tensors(),
       [](const auto& t) { return t.stored == "BF16"; });
-  mx::Dtype half = has_bfloat16 ? mx::bfloat16 : mx::float16;
+  // And so do the CUDA kernels, which know no other half precision.
+  bool cuda_kernels = !selection.fallback && kernels::cuda_plugin();
+  mx::Dtype half = has_bfloat16 || cuda_kernels ? mx::bfloat16 : mx::float16;
   return {half, {.scales = half}};
 }
 
