@@ -168,6 +168,27 @@ class SpanFinder {
     return whole->end + common_prefix(whole->after, part->after);
   }
 
+  // With nothing but a mark in place of the answer, what stands behind the
+  // mark is how the whole ends behind the answer.
+  std::optional<size_t> end_before_the_rest(size_t index) const {
+    OrderedJson all = messages_;
+    all[index] = {{"role", "assistant"}, {"content", with_.mark}};
+    auto tail = [&](size_t count) -> std::optional<std::string> {
+      auto text = try_render(with_, first_messages(all, count), tools_, false);
+      size_t at = text ? text->rfind(with_.mark) : std::string::npos;
+      if (at == std::string::npos) {
+        return std::nullopt;
+      }
+      return text->substr(at + with_.mark.size());
+    };
+    auto rest = tail(messages_.size());
+    auto closing = tail(index + 1);
+    if (!rest || !closing || !text_.ends_with(*rest)) {
+      return std::nullopt;
+    }
+    return text_.size() - rest->size() + common_prefix(*rest, *closing);
+  }
+
   size_t begin_of(size_t index) const {
     auto asked =
         try_render(with_, first_messages(messages_, index), tools_, true);
@@ -207,13 +228,20 @@ class SpanFinder {
     if (ended && text_.starts_with(*ended) && ended->size() >= begin) {
       return ended->size();
     }
+    // The same turn elsewhere than in the whole.
+    auto asked =
+        try_render(with_, first_messages(messages_, index), tools_, true);
+    if (ended && asked && ended->starts_with(*asked)) {
+      std::string_view turn = std::string_view(*ended).substr(asked->size());
+      if (std::string_view(text_).substr(begin).starts_with(turn)) {
+        return begin + turn.size();
+      }
+    }
     if (auto end = follow(index, index + 1, false)) {
       return *end;
     }
-    if (ended) {
-      if (size_t end = common_prefix(text_, *ended); end > begin) {
-        return end;
-      }
+    if (auto end = end_before_the_rest(index); end && *end >= begin) {
+      return *end;
     }
     if (auto own = find_text(index, messages_.size(), false)) {
       return own->end;

@@ -126,6 +126,44 @@ TEST(AnswerMasks, AreRightUnderTemplatesThatRefusePartsOfConversations) {
   EXPECT_EQ(answers(strict, one_line(kTwoTurns)), (Texts{"uno", "dos</s>"}));
 }
 
+constexpr const char* kCallThenMore =
+    R"({"messages": [{"role": "user", "content": "one"},
+      {"role": "assistant", "content": "", "tool_calls": [{"type": "function",
+       "function": {"name": "add", "arguments": {"a": 1}}}]},
+      {"role": "tool", "content": "2"},
+      {"role": "assistant", "content": "It is 2."},
+      {"role": "user", "content": "two"},
+      {"role": "assistant", "content": "dos"}]})";
+
+TEST(AnswerMasks, OfACallThatIsWrittenDifferentlyOnceItsResultFollows) {
+  // An empty thought where the call is last, a line's end behind any text.
+  const char* thinking =
+      "{% for m in messages %}<s>{{ m.role }}\n"
+      "{% if m.role == 'assistant' and loop.last %}<think></think>\n"
+      "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+      "{{ '\n' if m.content }}CALL {{ c.function.name }}{% endfor %}<end>\n"
+      "{% endfor %}{% if add_generation_prompt %}<s>assistant\n{% endif %}";
+  EXPECT_EQ(
+      answers(thinking, one_line(kCallThenMore)),
+      (Texts{
+          "CALL add<end>\n",
+          "It is 2.<end>\n",
+          "<think></think>\ndos<end>\n"}));
+}
+
+TEST(AnswerMasks, OfACallThatReplacesTheTextWhileToolsMoveToTheLastQuestion) {
+  const char* moving =
+      "{% set last = messages | selectattr('role', 'equalto', 'user') | list | "
+      "last %}{% for m in messages %}"
+      "{% if m.role == 'user' %}{{ '[TOOLS]' if m == last }}[{{ m.content }}]"
+      "{% elif m.tool_calls %}CALL {{ m.tool_calls[0].function.name }}</s>"
+      "{% else %}{{ m.content }}{{ '</s>' if m.role == 'assistant' else '|' }}"
+      "{% endif %}{% endfor %}";
+  EXPECT_EQ(
+      answers(moving, one_line(kCallThenMore)),
+      (Texts{"CALL add</s>", "It is 2.</s>", "dos</s>"}));
+}
+
 TEST(AnswerMasks, OfAConversationThatBeginsWithAnAnswer) {
   EXPECT_EQ(
       answers(

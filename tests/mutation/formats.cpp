@@ -134,6 +134,9 @@ std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder) {
   for (auto& format : packed_mutation_formats(folder)) {
     formats.push_back(std::move(format));
   }
+  for (auto& format : training_mutation_formats(folder)) {
+    formats.push_back(std::move(format));
+  }
   return formats;
 }
 

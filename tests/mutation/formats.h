@@ -26,6 +26,10 @@ struct MutationFormat {
 std::vector<MutationFormat> packed_mutation_formats(
     const TemporaryFolder& folder);
 
+// JSON lines to train on: a conversation with tools, pairs.
+std::vector<MutationFormat> training_mutation_formats(
+    const TemporaryFolder& folder);
+
 // gguf, safetensors, config, tokenizer, packed_tokenizer, index and the above.
 // Files are written into the folder.
 std::vector<MutationFormat> mutation_formats(const TemporaryFolder& folder);
