@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "mlxx/core/memory.h"
 #include "mlxx/kernels/cuda_plugin/cuda_packed.h"
 
 namespace mlxx::models {
@@ -444,6 +445,9 @@ CudaWeights Describer::describe(const FusedDecoder::Parts& parts) {
       set_problem("heads of the layers differ");
     }
     decoder.layers.push_back(layer(*block));
+    if (packs_) {
+      clear_cache();  // MLX's form of it
+    }
   }
   ends(parts);
   if (problem_.empty()) {
