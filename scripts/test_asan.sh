@@ -14,7 +14,7 @@ esac
 cmake --preset asan -DMLXX_WERROR=ON >&2 </dev/null
 
 # Test programs by folder and label, as ctest knows them: no list to keep.
-folders='api|base|core|hub|hub_net|text|mutation'
+folders='api|base|core|data|hub|hub_net|text|mutation'
 if [[ $which == all ]]; then
   folders='[a-z_]+'
 fi

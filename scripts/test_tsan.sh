@@ -7,7 +7,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
 
 # Test programs, none of which links MLX.
-tests=(base_test text_test scheduler_test model_text_test http_server_test api_server_test
+tests=(base_test data_test text_test scheduler_test model_text_test http_server_test api_server_test
   hostile_clients_test response_store_test)
 if (($# > 0)); then
   tests=("$@")

@@ -13,6 +13,9 @@ const std::vector<std::string> kVerbs = {
     "chat",
     "embed",
     "rerank",
+    "train",
+    "fuse",
+    "eval",
     "show",
     "fit",
     "list",
@@ -67,6 +70,17 @@ TEST(Help, OfEveryVerb) {
         << result.out;
     EXPECT_FALSE(contains(result.out, "\x1b")) << verb;
   }
+}
+
+TEST(Eval, SaysWhatItNeedsBeforeItLoadsAModel) {
+  EXPECT_EQ(run_mlxx({"eval"}).exit_code, 2);
+  expect_refusal({"eval", "kl", "a.txt"}, 2, "--reference");
+  expect_refusal({"eval", "perplexity"}, 2, "FILE");
+  expect_refusal(
+      {"eval", "tasks", "/nowhere/at/all.jsonl"},
+      1,
+      "/nowhere/at/all.jsonl");
+  expect_refusal({"eval", "perplexity", "a.txt", "--length", "1"}, 2, "1");
 }
 
 TEST(Help, AsAVerb) {
