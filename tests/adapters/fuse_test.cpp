@@ -264,6 +264,51 @@ TEST_F(Fusing, MatricesOfSeveralPartsExpertsAndEmbeddings) {
   }
 }
 
+// As published files have them, one tensor for each expert.
+TEST_F(Fusing, ExpertsThatAreTensorsOfTheirOwn) {
+  Json config = llama_config("qwen3_moe");
+  config.update(
+      {{"moe_intermediate_size", 32},
+       {"head_dim", 16},
+       {"num_experts", 4},
+       {"num_experts_per_tok", 2},
+       {"norm_topk_prob", true},
+       {"decoder_sparse_step", 1},
+       {"mlp_only_layers", Json::array()},
+       {"rope_theta", 1e4}});
+  models::FakeCheckpoint checkpoint = models::random_checkpoint(config);
+  auto tensors = checkpoint.tensors();
+  for (const auto& tensor : tensors) {
+    size_t at = tensor.name.find("switch_mlp.");
+    if (at == std::string::npos) {
+      continue;
+    }
+    mx::array stack = checkpoint.load(tensor.name, {}).weight;
+    for (int expert = 0; expert < 4; ++expert) {
+      checkpoint.add(
+          fmt::format(
+              "{}experts.{}.{}",
+              tensor.name.substr(0, at),
+              expert,
+              tensor.name.substr(at + 11)),
+          mx::take(stack, expert, 0));
+    }
+    checkpoint.remove(tensor.name);
+  }
+  hub::write_mlx_checkpoint(TextCheckpoint(checkpoint), base());
+  make_adapter(
+      {{"model.layers.1.mlp.switch_mlp.up_proj",
+        noise({4, 3, 64}, 5, 0.3f),
+        noise({4, 32, 3}, 6, 0.3f),
+        1.5f,
+        std::nullopt}});
+  FuseReport report = fuse();
+  EXPECT_EQ(report.weights.size(), 4u);
+  mx::array expected = adapted_logits(base(), adapter());
+  EXPECT_LT(relative_error(logits_of(*load(out())), expected), 1e-3f);
+  EXPECT_GT(relative_error(logits_of(*load(base())), expected), 1e-2f);
+}
+
 TEST_F(Fusing, AllWeightsOfAFullFineTune) {
   write_base(kFourBits);
   std::string name = "model.layers.1.mlp.up_proj.weight";

@@ -2,7 +2,8 @@
 // mlx-lm. REQUEST is JSON: "model" (a folder), "dora", "rank", "scale", "keys",
 // "num_layers", "seed", "tokens" (rows), "values" (a file, or ""). OUT is a
 // safetensors file: "initial/NAME", then with the values of that file "logits"
-// and "gradient/NAME" of the mean of the squared logits.
+// and "gradient/NAME" of the mean of the squared logits. "save": a folder for
+// those values in mlx-lm's layout.
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,7 @@
 #include "mlxx/core/autograd.h"
 #include "mlxx/core/safetensors_writer.h"
 #include "mlxx/hub/checkpoint.h"
-#include "mlxx/train/lora.h"
+#include "mlxx/train/save_trained.h"
 
 namespace mlxx {
 namespace {
@@ -88,6 +89,11 @@ void run(const std::string& request_path, const std::string& out) {
     }
   }
   write_safetensors(out, results);
+  train::save_adapters(
+      adapters,
+      request.at("save").get<std::string>(),
+      train::AdapterLayout::mlx,
+      "tiny");
 }
 
 }  // namespace

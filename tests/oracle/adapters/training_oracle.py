@@ -3,7 +3,7 @@ gradients, with mlx-lm's on the same libmlx, bit for bit.
 
 The start: names, shapes and numbers for every architecture that has a case in
 ../logits. Logits and gradients: LoRA and DoRA on tiny models, with other numbers
-than the start's, in fallback mode.
+than the start's, in fallback mode; then mlx-lm with the folder that was saved.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
-from mlx_lm.tuner.utils import linear_to_lora_layers
+from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import load_model
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "logits"))
@@ -118,10 +118,14 @@ def check_step(driver, folder, request, scratch):
 
     value, gradients = nn.value_and_grad(model, loss)(model)
     results = run(driver, request, scratch)
-    return compare(
-        "logits", parts(results, "logits"), {"": model(tokens)}
-    ) or compare(
-        "gradients", parts(results, "gradient/"), dict(tree_flatten(gradients))
+    saved = load_adapters(load_model(folder)[0], request["save"])
+    saved.eval()
+    ours = parts(results, "logits")
+    gradients = dict(tree_flatten(gradients))
+    return (
+        compare("logits", ours, {"": model(tokens)})
+        or compare("gradients", parts(results, "gradient/"), gradients)
+        or compare("saved adapters", ours, {"": saved(tokens)})
     )
 
 
@@ -184,7 +188,9 @@ def main():
                 write_checkpoint(folder, chosen, architecture)
             scratch = root / name
             scratch.mkdir()
-            request = request_of(folder, **changes)
+            request = request_of(
+                folder, save=str(scratch / "saved"), **changes
+            )
             try:
                 problem = check(options.driver, folder, request, scratch)
             except RuntimeError as error:
