@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/attention/shape_steps.h"
 #include "mlxx/kernels/expert_matmul/device_experts.h"
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
 #include "mlxx/kernels/gated_delta/gated_delta_device.h"
@@ -200,6 +201,31 @@ TEST(DeviceExperts, MultiplyRowsInAnyOrderAndSorted) {
           numbers({rows, 1, in}, rows, dtype),
           mx::sort(chosen({rows})),
           true);
+    }
+  }
+}
+
+TEST(DeviceAttention, LengthsThatAreNotRoundAreComputedAsRoundOnes) {
+  EXPECT_EQ(round_length(1), 64);
+  EXPECT_EQ(round_length(512), 512);
+  EXPECT_EQ(round_length(513), 640);
+  EXPECT_EQ(round_length(2048), 2048);
+  EXPECT_EQ(round_length(2049), 2560);
+  for (bool sinks : {false, true}) {
+    for (auto [L, before] : {std::pair{3, 0}, {70, 0}, {64, 10}, {5, 300}}) {
+      mx::array q = numbers({2, 4, L, 32}, 1, mx::float16);
+      DenseView view{
+          numbers({2, 2, before + L, 32}, 2, mx::float16),
+          numbers({2, 2, before + L, 32}, 3, mx::float16)};
+      AttentionOptions options{.scale = 0.2f, .mask = {"causal"}};
+      if (sinks) {
+        options.sinks = numbers({4}, 4, mx::float16);
+      }
+      mx::array got = attention_of_round_lengths(q, view, options);
+      mx::array expected = plain_attention(q, view.keys, view.values, options);
+      EXPECT_EQ(got.shape(), expected.shape());
+      EXPECT_LT(relative_error(got, expected), 2 * epsilon(mx::float16))
+          << L << " " << before;
     }
   }
 }

@@ -30,7 +30,7 @@ __device__ inline unsigned pair_of_bytes(unsigned bits, __nv_bfloat16) {
 }
 
 __device__ inline unsigned pair_of_bytes(unsigned bits, __half) {
-  unsigned code = __byte_perm(bits, 0x00640064, 0x5150);  // 1024 + number
+  unsigned code = __byte_perm(bits, 0x64, 0x4140);  // 1024 + number
   __half2 pair = *reinterpret_cast<__half2*>(&code);
   pair = __hsub2(pair, __float2half2_rn(1024.0f));
   return *reinterpret_cast<unsigned*>(&pair);
