@@ -23,6 +23,8 @@ fi
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 
 failed=
+# MLX would compile many fused operations, seconds each.
+export MLXX_COMPILE=no_fuse
 run() {
   local name=$1
   shift

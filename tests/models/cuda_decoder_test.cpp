@@ -34,23 +34,21 @@ FakeCheckpoint checkpoint_of(
 }
 
 // The same numbers without quantization.
-FakeCheckpoint dense(const FakeCheckpoint& checkpoint) {
+FakeCheckpoint dense(const FakeCheckpoint& checkpoint, mx::Dtype dtype) {
   FakeCheckpoint result(checkpoint.config());
   for (const auto& info : checkpoint.tensors()) {
     hub::Weight weight = checkpoint.load(info.name, {});
     if (info.quantization) {
       const auto& q = *info.quantization;
-      weight.weight = mx::astype(
-          mx::dequantize(
-              weight.weight,
-              *weight.scales,
-              weight.biases,
-              q.group_size,
-              q.bits,
-              q.mode),
-          mx::bfloat16);
+      weight.weight = mx::dequantize(
+          weight.weight,
+          *weight.scales,
+          weight.biases,
+          q.group_size,
+          q.bits,
+          q.mode);
     }
-    result.add(info.name, weight.weight);
+    result.add(info.name, mx::astype(weight.weight, dtype));
   }
   return result;
 }
@@ -98,30 +96,46 @@ class CudaDecoder : public testing::Test {
     ASSERT_NE(kernels::cuda_plugin(&why), nullptr) << why;
   }
 
+  // A prompt of so many tokens, if any, then single ones, then a piece of a
+  // prompt, against exact arithmetic. MLX's operations in bfloat16 are the
+  // measure where a model amplifies rounding.
   static void expect_agreement(const FakeCheckpoint& checkpoint, int prompt) {
-    auto model = load(checkpoint);
-    auto plain = load(dense(checkpoint), true);
-    auto cache = model->make_cache({});
-    ASSERT_EQ(cache.size(), 1u) << "it runs layer by layer";
-    auto plain_cache = plain->make_cache({});
-    ASSERT_GT(plain_cache.size(), 1u);
-    mx::array ids = random_ids(2, prompt);
-    mx::array got = model->forward(ids, cache);
-    mx::array expected = plain->forward(ids, plain_cache);
-    EXPECT_LT(divergence(got, expected), 2e-3f) << "prompt";
-    for (int i = 0; i < 4; ++i) {
-      mx::array next = random_ids(2, 1, 20 + i);
-      got = model->forward_last(next, cache);
-      expected = plain->forward_last(next, plain_cache);
-      EXPECT_LT(divergence(got, expected), 2e-3f) << "step " << i;
-      EXPECT_LT(relative_error(got, expected), 4e-2f) << "step " << i;
+    struct Way {
+      std::shared_ptr<const Model> model;
+      cache::CacheList cache;
+    };
+    auto way = [](std::shared_ptr<const Model> model) {
+      auto cache = model->make_cache({});
+      return Way{std::move(model), std::move(cache)};
+    };
+    Way fused = way(load(checkpoint));
+    Way exact = way(load(dense(checkpoint, mx::float32), true));
+    Way plain = way(load(dense(checkpoint, mx::bfloat16), true));
+    ASSERT_EQ(fused.cache.size(), 1u) << "it runs layer by layer";
+    ASSERT_GT(exact.cache.size(), 1u);
+    auto compare = [&](const mx::array& ids, const std::string& what) {
+      mx::array got = fused.model->forward(ids, fused.cache);
+      mx::array expected = exact.model->forward(ids, exact.cache);
+      mx::array rounded = plain.model->forward(ids, plain.cache);
+      EXPECT_LT(
+          divergence(got, expected),
+          std::max(2e-3f, 1.5f * divergence(rounded, expected)))
+          << what;
+      EXPECT_LT(
+          relative_error(got, expected),
+          std::max(3e-2f, 1.5f * relative_error(rounded, expected)))
+          << what;
+    };
+    if (prompt > 0) {
+      compare(random_ids(2, prompt), "prompt");
     }
-    // A piece of a prompt after them.
-    ids = random_ids(2, 9, 40);
-    got = model->forward(ids, cache);
-    expected = plain->forward(ids, plain_cache);
-    EXPECT_LT(divergence(got, expected), 2e-3f) << "next piece";
-    EXPECT_EQ(cache[0]->offset(), prompt + 13);
+    for (int i = 0; i < 5; ++i) {
+      compare(random_ids(2, 1, 20 + i), fmt::format("step {}", i));
+    }
+    if (prompt > 0) {
+      compare(random_ids(2, 9, 40), "next piece");
+      EXPECT_EQ(fused.cache[0]->offset(), prompt + 14);
+    }
   }
 };
 
@@ -134,7 +148,7 @@ TEST_F(CudaDecoder, AgreesWithItsLayersInEveryForm) {
         hub::Quantization{32, 4, "mxfp4"},
         hub::Quantization{16, 4, "nvfp4"}}) {
     SCOPED_TRACE(fmt::format("{} {} {}", q.mode, q.bits, q.group_size));
-    expect_agreement(checkpoint_of(config(), q), 70);
+    expect_agreement(checkpoint_of(config(), q), 0);
   }
   SCOPED_TRACE("bfloat16");
   expect_agreement(checkpoint_of(config(), std::nullopt), 70);
@@ -195,7 +209,7 @@ TEST_F(CudaDecoder, GivesARowTheSameBitsAloneAndAmongOthers) {
 TEST_F(CudaDecoder, TakesMoreRowsThanOneLaunch) {
   auto checkpoint = checkpoint_of(config());
   auto model = load(checkpoint);
-  auto plain = load(dense(checkpoint), true);
+  auto plain = load(dense(checkpoint, mx::bfloat16), true);
   auto cache = model->make_cache({});
   auto plain_cache = plain->make_cache({});
   constexpr int kRows = 70;
