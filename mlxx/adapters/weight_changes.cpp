@@ -170,7 +170,13 @@ Changes full_changes(
   auto file = std::make_shared<SafetensorsFile>(path);
   Changes changes;
   for (const SafetensorsEntry& entry : file->entries()) {
-    auto found = tensors.find(entry.name);
+    size_t dot = std::min(entry.name.rfind('.'), entry.name.size());
+    auto found = tensors.end();
+    for (const std::string& module : names_of(entry.name.substr(0, dot))) {
+      if (found == tensors.end()) {
+        found = tensors.find(module + entry.name.substr(dot));
+      }
+    }
     if (found == tensors.end() || found->second->shape != entry.shape) {
       fail(
           ErrorKind::bad_file,
@@ -178,7 +184,7 @@ Changes full_changes(
           "'{}' is no weight of the model, or has another shape",
           entry.name);
     }
-    changes[entry.name] = [file, &entry](const mx::array&) {
+    changes[found->first] = [file, &entry](const mx::array&) {
       return mx::astype(load_finite(*file, entry), mx::float32);
     };
   }

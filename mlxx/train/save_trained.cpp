@@ -1,15 +1,80 @@
 #include "mlxx/train/save_trained.h"
 
+#include <algorithm>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "mlxx/adapters/write_adapter.h"
-#include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/paths.h"
 #include "mlxx/core/safetensors_writer.h"
 
 namespace mlxx::train {
+
+namespace {
+
+// Where a parameter goes in mlx-lm's tree: a name, and the rows' place in it
+// where several here are one matrix there.
+struct ReferencePlace {
+  std::string name;
+  size_t part = 0;
+};
+
+std::pair<std::string, std::string> split_leaf(const std::string& name) {
+  size_t dot = std::min(name.rfind('.'), name.size());
+  return {name.substr(0, dot), name.substr(dot)};
+}
+
+// Of all parameters of `model` by module.
+std::map<std::string, ReferencePlace> reference_modules(
+    const models::Model& model) {
+  std::map<const Parameter*, std::string> own;
+  model.visit([&](const std::string& name, const Parameter& parameter) {
+    own[&parameter] = split_leaf(name).first;
+  });
+  std::map<std::string, ReferencePlace> places;
+  for (const auto& module : adapters::adaptable_modules(model)) {
+    for (size_t part = 0; part < module.weights.size(); ++part) {
+      places[own.at(module.weights[part])] = {module.name, part};
+    }
+  }
+  return places;
+}
+
+SafetensorsArrays in_reference_form(
+    const FullParameters& parameters,
+    const models::Model& model) {
+  constexpr std::string_view kWrapper = "language_model.";
+  auto modules = reference_modules(model);
+  bool wrapped = std::ranges::any_of(modules, [&](const auto& entry) {
+    return entry.second.name.starts_with(kWrapper) &&
+        !entry.first.starts_with(kWrapper);
+  });
+  std::map<std::string, std::map<size_t, mx::array>> parts;
+  for (size_t i = 0; i < parameters.names().size(); ++i) {
+    auto [module, leaf] = split_leaf(parameters.names()[i]);
+    auto found = modules.find(module);
+    ReferencePlace place = found != modules.end()
+        ? found->second
+        : ReferencePlace{fmt::format("{}{}", wrapped ? kWrapper : "", module)};
+    parts[place.name + leaf].emplace(place.part, parameters.values()[i]);
+  }
+  SafetensorsArrays arrays;
+  for (const auto& [name, of_name] : parts) {
+    std::vector<mx::array> rows;
+    for (const auto& [part, value] : of_name) {
+      rows.push_back(value);
+    }
+    arrays.emplace_back(
+        name,
+        rows.size() == 1 ? rows[0] : mx::concatenate(rows, 0));
+  }
+  return arrays;
+}
+
+}  // namespace
 
 void save_adapters(
     const LoraAdapters& adapters,
@@ -36,19 +101,6 @@ void save_full(
     const models::Model& model,
     const std::filesystem::path& folder,
     const std::string& base_model) {
-  for (const auto& module : adapters::adaptable_modules(model)) {
-    if (module.weights.size() > 1) {
-      fail(
-          ErrorKind::unsupported,
-          "full fine-tuning",
-          "'{}' is one matrix in files and several here",
-          module.name);
-    }
-  }
-  SafetensorsArrays arrays;
-  for (size_t i = 0; i < parameters.names().size(); ++i) {
-    arrays.emplace_back(parameters.names()[i], parameters.values()[i]);
-  }
   Json config = {
       {"fine_tune_type", "full"},
       {"lora_parameters", nullptr},
@@ -58,7 +110,7 @@ void save_full(
   make_folder(folder);
   write_safetensors(
       folder / "adapters.safetensors",
-      arrays,
+      in_reference_form(parameters, model),
       {{"format", "mlx"}});
   write_file_atomically(folder / "adapter_config.json", config.dump(4) + "\n");
 }

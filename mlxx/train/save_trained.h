@@ -20,9 +20,8 @@ void save_adapters(
     const std::string& base_model);
 
 // The trained weights as mlx-lm keeps those of --fine-tune-type full:
-// adapters.safetensors under their names and adapter_config.json, for
-// `mlxx fuse` and mlx-lm. unsupported for a model of which mlx-lm has some
-// weights in another form (query, key and value in one).
+// adapters.safetensors under its names and adapter_config.json, for `mlxx fuse`
+// and mlx-lm. What is one matrix there (query, key and value) is joined.
 void save_full(
     const FullParameters& parameters,
     const models::Model& model,

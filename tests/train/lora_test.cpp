@@ -7,120 +7,12 @@
 
 #include "mlxx/adapters/mounted.h"
 #include "mlxx/base/error.h"
-#include "mlxx/core/autograd.h"
-#include "mlxx/models/load_trainable.h"
-#include "mlxx/train/full_parameters.h"
 #include "mlxx/train/save_trained.h"
-#include "tests/adapters/adapter_writer.h"
 #include "tests/kernels/relative_error.h"
-#include "tests/models/fake_checkpoint.h"
+#include "tests/train/tiny_models.h"
 
 namespace mlxx::train {
 namespace {
-
-using adapters::TemporaryFolder;
-
-Json llama_config() {
-  return parse_json(
-      R"({"model_type":"llama","vocab_size":96,"hidden_size":64,
-          "intermediate_size":128,"num_hidden_layers":3,
-          "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
-          "rms_norm_eps":1e-5,"attention_bias":true,
-          "tie_word_embeddings":true})",
-      "config.json");
-}
-
-Json mixture_config() {
-  return parse_json(
-      R"({"model_type":"qwen3_moe","vocab_size":96,"hidden_size":64,
-          "intermediate_size":96,"moe_intermediate_size":32,
-          "num_hidden_layers":2,"num_attention_heads":4,
-          "num_key_value_heads":2,"head_dim":16,"num_experts":4,
-          "num_experts_per_tok":2,"norm_topk_prob":true,
-          "decoder_sparse_step":1,"mlp_only_layers":[],
-          "rms_norm_eps":1e-5,"rope_theta":10000.0,
-          "max_position_embeddings":512,"tie_word_embeddings":true})",
-      "config.json");
-}
-
-using ModelPtr = std::shared_ptr<const models::Model>;
-
-// Activations in float32: int16 ones round a hidden number that differs in its
-// last bit to another step.
-kernels::Selection selection_of(bool fallback) {
-  kernels::Selection selection = models::selection(fallback);
-  selection.activations = kernels::ActivationForm::float32;
-  return selection;
-}
-
-ModelPtr model_of(
-    const Json& config,
-    bool fallback,
-    const std::optional<hub::Quantization>& q = std::nullopt) {
-  return models::load_model(
-      models::random_checkpoint(config, q),
-      models::LoadOptions{.kernels = selection_of(fallback)});
-}
-
-mx::array tokens() {
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 24; ++i) {
-    ids.push_back((i * 11 + 5) % 96);
-  }
-  return mx::array(ids.data(), {2, 12}, mx::int32);
-}
-
-mx::array forward(const models::Model& model) {
-  models::CacheOptions options;
-  options.per_layer = true;
-  auto caches = model.make_cache(options);
-  return model.forward(tokens(), caches);
-}
-
-// Outside of training: no trace, the current values.
-mx::array logits_of(const models::Model& model, Trainable& trainable) {
-  std::optional<mx::array> logits;
-  trainable.with({}, {}, [&] { logits = forward(model); });
-  mx::eval(*logits);
-  return *logits;
-}
-
-// Other values than the start's, where b is zero.
-void shake(Trainable& trainable, uint64_t seed, float size = 0.1f) {
-  std::vector<mx::array> values;
-  for (const mx::array& value : trainable.values()) {
-    mx::array noise = mx::multiply(
-        mx::random::normal(value.shape(), mx::float32, mx::random::key(seed++)),
-        mx::array(size));
-    values.push_back(mx::add(value, mx::astype(noise, value.dtype())));
-  }
-  mx::eval(values);
-  trainable.set_values(values);
-}
-
-float loss_value(const models::Model& model, Trainable& trainable) {
-  return mx::mean(mx::square(logits_of(model, trainable))).item<float>();
-}
-
-// In all values, of the mean of the squared logits.
-std::vector<mx::array> gradients_of(
-    const models::Model& model,
-    Trainable& trainable) {
-  std::vector<size_t> indices;
-  std::vector<int> numbers;
-  for (size_t i = 0; i < trainable.names().size(); ++i) {
-    indices.push_back(i);
-    numbers.push_back(static_cast<int>(i));
-  }
-  auto loss = [&](const std::vector<mx::array>& values) {
-    std::optional<mx::array> logits;
-    trainable.with(indices, values, [&] { logits = forward(model); });
-    return std::vector<mx::array>{mx::mean(mx::square(*logits))};
-  };
-  auto result = ValueAndGrad(loss, numbers).apply(trainable.values());
-  mx::eval(result.gradients);
-  return result.gradients;
-}
 
 LoraOptions some_layers(bool dora = false) {
   LoraOptions options;
@@ -129,8 +21,6 @@ LoraOptions some_layers(bool dora = false) {
   options.scale = 2;
   return options;
 }
-
-const hub::Quantization kFourBits{32, 4, "affine"};
 
 struct Way {
   const char* name;
@@ -422,46 +312,6 @@ TEST(LoraAdapters, ValuesAreRestoredAndChecked) {
   values[0] = mx::astype(values[0], mx::float16);
   EXPECT_THROW(adapters.set_values(values), Error);
   EXPECT_TRUE(same_bits(logits_of(*model, adapters), before));
-}
-
-TEST(FullParameters, TrainTheLastLayersOrEverything) {
-  auto checkpoint = models::random_checkpoint(llama_config(), kFourBits);
-  for (bool fallback : {true, false}) {
-    models::LoadOptions load{.kernels = models::selection(fallback)};
-    auto model = models::load_trainable_model(checkpoint, load);
-    mx::array plain = forward(*model);
-    EXPECT_LT(
-        relative_error(plain, forward(*models::load_model(checkpoint, load))),
-        1e-3f);
-    FullParameters last(model, {.num_layers = 1});
-    EXPECT_EQ(last.names().size(), 13u);
-    for (size_t i = 0; i < last.names().size(); ++i) {
-      EXPECT_TRUE(last.names()[i].starts_with("model.layers.2."));
-      EXPECT_EQ(last.layer(i), 2);
-    }
-    FullParameters layers(model, {});
-    EXPECT_EQ(layers.names().size(), 39u);
-    FullParameters all(model, {.num_layers = -1, .everything = true});
-    ASSERT_EQ(all.names().size(), 41u);
-    EXPECT_EQ(all.layer(0), -1);
-    EXPECT_EQ(all.layer(40), 3);
-    for (const mx::array& gradient : gradients_of(*model, all)) {
-      EXPECT_GT(mx::max(mx::abs(gradient)).item<float>(), 0);
-    }
-    EXPECT_TRUE(same_bits(forward(*model), plain));
-    shake(last, 5, 0.05f);
-    mx::array trained = forward(*model);
-    EXPECT_GT(relative_error(trained, plain), 1e-3f);
-    EXPECT_THROW(all.without([] {}), Error);
-    EXPECT_THROW(FullParameters(model, {.num_layers = 4}), Error);
-    EXPECT_THROW(
-        FullParameters(model, {.num_layers = 1, .everything = true}),
-        Error);
-    TemporaryFolder folder;
-    save_full(last, *model, folder.path(), "tiny");
-    SafetensorsFile file(folder.path() / "adapters.safetensors");
-    EXPECT_EQ(file.entries().size(), 13u);
-  }
 }
 
 }  // namespace
