@@ -244,7 +244,14 @@ class SpanFinder {
       return *end;
     }
     if (auto own = find_text(index, messages_.size(), false)) {
-      return own->end;
+      // Closed as the last answer is.
+      size_t last = messages_.size() - 1;
+      auto closed = messages_[last].at("role") == "assistant"
+          ? find_text(last, messages_.size(), false)
+          : std::nullopt;
+      bool alike = closed &&
+          std::string_view(text_).substr(own->end).starts_with(closed->after);
+      return own->end + (alike ? closed->after.size() : 0);
     }
     fail(
         ErrorKind::unsupported,

@@ -123,7 +123,9 @@ TEST(AnswerMasks, AreRightUnderTemplatesThatRefusePartsOfConversations) {
       "{% if messages | length != 4 %}{{ raise_exception('four') }}{% endif %}"
       "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}</s>"
       "{% endfor %}";
-  EXPECT_EQ(answers(strict, one_line(kTwoTurns)), (Texts{"uno", "dos</s>"}));
+  EXPECT_EQ(
+      answers(strict, one_line(kTwoTurns)),
+      (Texts{"uno</s>", "dos</s>"}));
 }
 
 constexpr const char* kCallThenMore =
