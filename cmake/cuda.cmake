@@ -51,11 +51,12 @@ list(GET MLXX_CUDA_ARCHITECTURES 0 mlxx_cuda_first)
 list(APPEND mlxx_cuda_codes -gencode arch=compute_${mlxx_cuda_first},code=compute_${mlxx_cuda_first})
 string(APPEND mlxx_cuda_names "compute_${mlxx_cuda_first}")
 
-# mlxx_add_cuda_plugin(<target> CUDA <.cu>... HOST <.cpp>...): paths from here.
-function(mlxx_add_cuda_plugin target)
-  cmake_parse_arguments(ARG "" "" "CUDA;HOST" ${ARGN})
+# mlxx_compile_cuda(<variable> <flags>... SOURCES <.cu>...): the objects of
+# sources, whose paths are from here.
+function(mlxx_compile_cuda variable)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   set(objects "")
-  foreach(source ${ARG_CUDA})
+  foreach(source ${ARG_SOURCES})
     string(REPLACE "/" "_" name ${source})
     set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(
@@ -63,28 +64,55 @@ function(mlxx_add_cuda_plugin target)
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/cuda
       COMMAND
         ${mlxx_nvcc} -c -O3 -std=c++20 -ccbin ${CMAKE_CXX_COMPILER} -I${CMAKE_SOURCE_DIR}
-        -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -Werror all-warnings -compress-mode=size
-        ${mlxx_cuda_codes} -MD -MF ${object}.d -o ${object} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+        -compress-mode=size ${ARG_UNPARSED_ARGUMENTS} ${mlxx_cuda_codes} -MD -MF ${object}.d -o
+        ${object} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
       DEPFILE ${object}.d
       COMMENT "Building CUDA object ${source}"
       VERBATIM)
     list(APPEND objects ${object})
   endforeach()
-  add_library(${target} SHARED ${ARG_HOST} ${objects})
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
+
+# The CUDA runtime, statically: it needs nothing but a driver.
+function(mlxx_link_cuda_runtime target)
+  find_library(cudart NAMES libcudart_static.a PATHS ${mlxx_cuda_root}/lib64 ${mlxx_cuda_root}/lib
+               NO_DEFAULT_PATH NO_CACHE REQUIRED)
+  target_link_libraries(${target} PRIVATE ${cudart} ${CMAKE_DL_LIBS} Threads::Threads rt)
+endfunction()
+
+# mlxx_add_cuda_plugin(<target> CUDA <.cu>... HOST <.cpp>...): paths from here.
+function(mlxx_add_cuda_plugin target)
+  cmake_parse_arguments(ARG "" "" "CUDA;HOST" ${ARGN})
+  mlxx_compile_cuda(objects -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -Werror
+                    all-warnings SOURCES ${ARG_CUDA})
+  set_property(GLOBAL PROPERTY MLXX_CUDA_OBJECTS ${objects})
+  add_library(${target} SHARED ${ARG_HOST} ${objects})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
   target_include_directories(${target} SYSTEM PRIVATE ${mlxx_cuda_root}/include)
   # MLX's headers but not the library: the process has it, and which one it has
   # is decided when it starts.
   target_include_directories(
     ${target} SYSTEM PRIVATE $<TARGET_PROPERTY:mlx,INTERFACE_INCLUDE_DIRECTORIES>)
-  find_library(cudart NAMES libcudart_static.a PATHS ${mlxx_cuda_root}/lib64 ${mlxx_cuda_root}/lib
-               NO_DEFAULT_PATH NO_CACHE REQUIRED)
-  target_link_libraries(${target} PRIVATE mlxx_base mlxx_options ${cudart} ${CMAKE_DL_LIBS}
-                                          Threads::Threads rt)
+  target_link_libraries(${target} PRIVATE mlxx_base mlxx_options)
+  mlxx_link_cuda_runtime(${target})
   set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON)
   target_compile_definitions(
     ${target} PRIVATE MLXX_VERSION="${PROJECT_VERSION}" MLXX_MLX_VERSION="${MLXX_MLX_VERSION}"
                       MLXX_CUDA_ARCHITECTURES="${mlxx_cuda_names}")
+endfunction()
+
+# mlxx_add_cuda_program(<name> <.cu>): a program of its own with the plug-in's
+# kernels and without MLX, in tests/.
+function(mlxx_add_cuda_program name source)
+  mlxx_compile_cuda(object SOURCES ${source})
+  get_property(objects GLOBAL PROPERTY MLXX_CUDA_OBJECTS)
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  add_executable(${name} ${object} ${objects})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX RUNTIME_OUTPUT_DIRECTORY
+                                                               ${CMAKE_BINARY_DIR}/tests)
+  mlxx_link_cuda_runtime(${name})
+  add_dependencies(${name} mlxx_cuda)
 endfunction()

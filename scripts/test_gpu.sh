@@ -34,16 +34,19 @@ run() {
     return
   fi
   echo "== $name $*"
-  "${prefix[@]}" "$build/tests/$name" --gtest_brief=1 "$@" || failed+=" $name"
+  "${prefix[@]}" "$build/tests/$name" "$@" || failed+=" $name"
 }
 
 prefix=()
 if [[ -z $sanitize ]]; then
-  run cuda_decoder_test
-  run device_kernels_test
+  run cuda_products_test
+  run cuda_decode_step_test
+  run cuda_decoder_test --gtest_brief=1
+  run device_kernels_test --gtest_brief=1
 else
   for tool in memcheck racecheck; do
     prefix=(compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5)
+    run cuda_decode_step_test small
     run cuda_decoder_test --gtest_filter="*AloneAndAmong*:*Forks*:*File*"
   done
 fi
