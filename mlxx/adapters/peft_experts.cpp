@@ -95,7 +95,14 @@ std::vector<LowRank> join_experts(std::vector<LowRank> modules) {
   std::vector<LowRank> result;
   for (const LowRank& module : modules) {
     if (auto name = expert_name(module.module)) {
-      stacks[name->stack].emplace(name->number, &module);
+      if (!stacks[name->stack].emplace(name->number, &module).second) {
+        fail(
+            ErrorKind::bad_file,
+            "adapter",
+            "'{}' has expert {} twice",
+            name->stack,
+            name->number);
+      }
     } else {
       result.push_back(module);
     }

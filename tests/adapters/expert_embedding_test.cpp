@@ -1,11 +1,15 @@
 // Adapters of experts and embeddings: packed or not, several rows in one pass,
 // files of both layouts.
+#include <algorithm>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "mlxx/adapters/adaptable_modules.h"
 #include "mlxx/adapters/mounted.h"
 #include "mlxx/adapters/write_adapter.h"
 #include "mlxx/base/error.h"
+#include "mlxx/base/mapped_file.h"
 #include "tests/adapters/adapter_writer.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
@@ -280,6 +284,45 @@ TEST(WrittenAdapters, AMissingExpertIsNamed) {
     EXPECT_NE(std::string(error.what()).find("expert 1"), std::string::npos)
         << error.what();
   }
+  changes[1].module = start + "00.up_proj";
+  write_peft(folder.path(), changes, peft_config(changes));
+  EXPECT_THROW(read_adapter(folder.path()), Error);
+}
+
+// Damaged files are refused, or mounted as what they say; nothing else.
+TEST(WrittenAdapters, DamagedFilesNeverDoHarm) {
+  auto selection = models::selection(true);
+  auto model = models::load_model(
+      models::random_checkpoint(mixture_config()),
+      models::LoadOptions{.kernels = selection});
+  AdapterContent content;
+  content.modules = changes_of(5);
+  std::mt19937 random(4);
+  int refused = 0;
+  for (bool peft : {false, true}) {
+    TemporaryFolder folder;
+    (peft ? write_peft_adapter : write_mlx_adapter)(folder.path(), content);
+    auto path = folder.path() /
+        (peft ? "adapter_model.safetensors" : "adapters.safetensors");
+    const std::string whole = read_file(path, 1 << 24);
+    for (int round = 0; round < 100; ++round) {
+      std::string damaged = whole;
+      size_t head = std::min<size_t>(damaged.size(), 2000);
+      for (unsigned edits = 1 + random() % 3; edits > 0; --edits) {
+        damaged[random() % head] = static_cast<char>('0' + random() % 60);
+      }
+      std::ofstream(path, std::ios::binary) << damaged;
+      MountedAdapters mounted(model, selection);
+      try {
+        mounted.mount("x", folder.path());
+        EXPECT_EQ(mounted.list().size(), 1u);
+      } catch (const Error&) {
+        EXPECT_TRUE(mounted.list().empty());
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(WrittenAdapters, ScalesThatContradictAndImpossibleDropouts) {
