@@ -31,14 +31,17 @@ using AddCommand = void (*)(CLI::App& app, CommandContext& context);
 
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
+    // Answers.
     add_generate_command,
     add_chat_command,
     add_serve_command,
+    add_embed_command,
+    add_rerank_command,
+    // Training.
     add_train_command,
     add_fuse_command,
-    add_embed_command,
     add_eval_command,
-    add_rerank_command,
+    // Models.
     add_show_command,
     add_fit_command,
     add_list_command,
@@ -47,6 +50,7 @@ constexpr AddCommand kCommands[] = {
     add_bench_command,
     add_architectures_command,
     add_logits_command,
+    // The program.
     add_doctor_command,
     add_runtime_command,
     add_completions_command,
