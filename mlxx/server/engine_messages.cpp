@@ -310,44 +310,12 @@ class Reader {
   const Json& json_;
 };
 
-// The fields are only read.
-template <typename T>
-Json write_message(const T& value) {
-  return Writer::write(const_cast<T&>(value));
-}
-
 }  // namespace
 
-Json to_message(const engine::Request& value) {
-  return write_message(value);
-}
-Json to_message(const engine::Event& value) {
-  return write_message(value);
-}
-Json to_message(const engine::EmbedRequest& value) {
-  return write_message(value);
-}
-Json to_message(const engine::EmbedAnswer& value) {
-  return write_message(value);
-}
-Json to_message(const engine::RerankRequest& value) {
-  return write_message(value);
-}
-Json to_message(const engine::RerankAnswer& value) {
-  return write_message(value);
-}
-Json to_message(const engine::EngineStats& value) {
-  return write_message(value);
-}
-Json to_message(const EngineState& value) {
-  return write_message(value);
-}
-
-Json to_message(const AdapterCommand& value) {
-  return write_message(value);
-}
-Json to_message(const AdapterAnswer& value) {
-  return write_message(value);
+template <typename T>
+Json to_message(const T& value) {
+  // The fields are only read.
+  return Writer::write(const_cast<T&>(value));
 }
 
 template <typename T>
@@ -356,6 +324,17 @@ T from_message(const Json& message) {
   Reader::read(message, value);
   return value;
 }
+
+template Json to_message(const engine::Request&);
+template Json to_message(const engine::Event&);
+template Json to_message(const engine::EmbedRequest&);
+template Json to_message(const engine::EmbedAnswer&);
+template Json to_message(const engine::RerankRequest&);
+template Json to_message(const engine::RerankAnswer&);
+template Json to_message(const engine::EngineStats&);
+template Json to_message(const EngineState&);
+template Json to_message(const AdapterCommand&);
+template Json to_message(const AdapterAnswer&);
 
 template engine::Request from_message(const Json&);
 template engine::Event from_message(const Json&);

@@ -12,16 +12,8 @@
 // as it should is an internal error.
 namespace mlxx::server {
 
-Json to_message(const engine::Request& value);
-Json to_message(const engine::Event& value);
-Json to_message(const engine::EmbedRequest& value);
-Json to_message(const engine::EmbedAnswer& value);
-Json to_message(const engine::RerankRequest& value);
-Json to_message(const engine::RerankAnswer& value);
-Json to_message(const engine::EngineStats& value);
-Json to_message(const EngineState& value);
-Json to_message(const AdapterCommand& value);
-Json to_message(const AdapterAnswer& value);
+template <typename T>
+Json to_message(const T& value);
 
 template <typename T>
 T from_message(const Json& message);
