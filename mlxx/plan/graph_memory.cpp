@@ -46,7 +46,12 @@ bool needs_own_memory(std::string_view name) {
       "QuantizedMatmul",
       "Convolution",
       "Contiguous",
-      "Full"};
+      "CpuTextAttention",
+      "CpuTextAttentionGradient",
+      "DenseMatmul",
+      "Full",
+      "PackedScores",
+      "PanelMatmul"};
   return kOwn.contains(name);
 }
 
@@ -118,6 +123,8 @@ class Tape {
 
 class Run {
  public:
+  explicit Run(size_t ahead) : ahead_(ahead) {}
+
   size_t peak(
       const std::vector<mx::array>& outputs,
       const std::vector<mx::array>& before) {
@@ -172,7 +179,7 @@ class Run {
     for (const auto& input : inputs) {
       auto block = blocks_.find(uses_[input.id()].memory);
       if (block != blocks_.end()) {
-        block->second.held_until = ends_.size() + kDispatchesAhead;
+        block->second.held_until = ends_.size() + ahead_;
       }
       drop_reader(input.id());
     }
@@ -183,8 +190,8 @@ class Run {
       }
     }
     ends_.insert(ends_.end(), is_view(name) ? 1 : 2, waiting_.size());
-    if (ends_.size() > kDispatchesAhead) {
-      const size_t end = ends_[ends_.size() - 1 - kDispatchesAhead];
+    if (ends_.size() > ahead_) {
+      const size_t end = ends_[ends_.size() - 1 - ahead_];
       for (; released_ < end; ++released_) {
         release_now(waiting_[released_]);
       }
@@ -237,6 +244,7 @@ class Run {
     }
   }
 
+  size_t ahead_;
   std::unordered_map<std::uintptr_t, Use> uses_;
   std::unordered_map<std::uintptr_t, Block> blocks_;
   // Memory to be released, in the order of the operations, how much of it
@@ -253,8 +261,9 @@ class Run {
 
 size_t peak_of_graph(
     const std::vector<mx::array>& outputs,
-    const std::vector<mx::array>& before) {
-  return Run().peak(outputs, before);
+    const std::vector<mx::array>& before,
+    size_t ahead) {
+  return Run(ahead == 0 ? kDispatchesAhead : ahead).peak(outputs, before);
 }
 
 }  // namespace mlxx::plan

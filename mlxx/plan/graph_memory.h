@@ -15,8 +15,11 @@ namespace mlxx::plan {
 // last reader; views share the memory of what they show, and an operation
 // writes into an input that nobody else reads, if it is as large. Nothing is
 // evaluated.
+// `ahead`: how many dispatches are handed to the device before the first is
+// done; 0: as many as MLX lets wait, where arrays are small.
 size_t peak_of_graph(
     const std::vector<mx::array>& outputs,
-    const std::vector<mx::array>& before = {});
+    const std::vector<mx::array>& before = {},
+    size_t ahead = 0);
 
 }  // namespace mlxx::plan

@@ -8,6 +8,7 @@
 
 #include "mlxx/data/batch.h"
 #include "mlxx/models/model.h"
+#include "mlxx/plan/training_memory.h"
 #include "mlxx/train/trainable.h"
 
 namespace mlxx::train {
@@ -54,8 +55,16 @@ class Differentiator {
       const = 0;
   // The scores alone, [rows, length]; lazy. `reference`: without the change.
   virtual mx::array scores(const data::Batch& batch, bool reference) const = 0;
-  // "none", "checkpoint", "segments of 4 layers".
+  // "none", "checkpoint", "segments of 4 layers"; chosen automatically, that
+  // of the latest batch, "automatic" before the first.
   virtual std::string description() const = 0;
+  // What a step on this batch will take; nothing is evaluated. `optimizer`:
+  // bytes that the optimizer keeps.
+  virtual plan::TrainingMemory memory(
+      const data::Batch& /* batch */,
+      size_t /* optimizer */) const {
+    return {};
+  }
 };
 
 // `model` and `trainable` outlive the result. unsupported, naming it, for what

@@ -1,9 +1,15 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/autograd.h"
 #include "mlxx/core/checkpoint.h"
+#include "mlxx/core/device.h"
+#include "mlxx/core/memory.h"
+#include "mlxx/plan/graph_memory.h"
 #include "mlxx/train/differentiate.h"
 #include "mlxx/train/segment_plan.h"
 #include "mlxx/train/text_pass.h"
@@ -23,6 +29,44 @@ void check(const DifferentiateOptions& options) {
   }
 }
 
+// What is done with the results of each part of a backward pass, of which no
+// graph is left then: they are evaluated, or for a plan of memory arrays of the
+// same shapes take their place.
+class PartEnd {
+ public:
+  virtual ~PartEnd() = default;
+  // `held`: bytes of what earlier parts left.
+  virtual void operator()(Arrays& results, size_t held) = 0;
+};
+
+class Evaluation : public PartEnd {
+ public:
+  void operator()(Arrays& results, size_t) override {
+    mx::eval(results);
+  }
+};
+
+// Of operations on whole texts, which take longer than to hand them out.
+constexpr size_t kDispatchesAhead = 30;
+
+class Prediction : public PartEnd {
+ public:
+  void operator()(Arrays& results, size_t held) override {
+    peak_ = std::max(
+        peak_,
+        held + plan::peak_of_graph(results, {}, kDispatchesAhead));
+    for (auto& result : results) {
+      result = mx::array(result.shape(), result.dtype(), nullptr, {});
+    }
+  }
+  size_t peak() const {
+    return peak_;
+  }
+
+ private:
+  size_t peak_ = 0;
+};
+
 // The gradients of one batch, part by part from the top.
 class BackwardPass {
  public:
@@ -30,8 +74,13 @@ class BackwardPass {
       const TextPass& pass,
       Trainable& trainable,
       const SegmentPlan& plan,
-      bool tied)
-      : pass_(pass), trainable_(trainable), plan_(plan), tied_(tied) {
+      bool tied,
+      PartEnd& end)
+      : pass_(pass),
+        trainable_(trainable),
+        plan_(plan),
+        tied_(tied),
+        end_(end) {
     for (size_t i = 0; i < trainable.names().size(); ++i) {
       lowest_ = std::min(lowest_, trainable.layer(i));
     }
@@ -56,7 +105,25 @@ class BackwardPass {
     return result;
   }
 
+  // Bytes of what parts left: borders and gradients.
+  size_t held() const {
+    size_t bytes = from_above_ ? from_above_->nbytes() : 0;
+    for (const auto& border : borders_) {
+      bytes += border.nbytes();
+    }
+    for (const auto& gradient : gradients_) {
+      bytes += gradient ? gradient->nbytes() : 0;
+    }
+    return bytes;
+  }
+
  private:
+  mx::array ended(const mx::array& result) {
+    Arrays results{result};
+    end_(results, held());
+    return results[0];
+  }
+
   mx::array run_layers(const LayerRange& range, mx::array h) const {
     for (int i = range.first; i < range.last; ++i) {
       h = pass_.layer(i, h);
@@ -73,11 +140,11 @@ class BackwardPass {
     }
     trainable_.with({}, {}, [&] {
       mx::array h = run_layers({0, first}, pass_.embedded());
-      mx::eval(h);
+      h = ended(h);
       borders_.push_back(h);
       for (const auto& segment : plan_.segments) {
         h = run_layers(segment, h);
-        mx::eval(h);
+        h = ended(h);
         borders_.push_back(h);
       }
     });
@@ -150,19 +217,19 @@ class BackwardPass {
     std::vector<int> all(arguments.size());
     std::iota(all.begin(), all.end(), 0);
     auto result = ValueAndGrad(scored, all).apply(arguments);
-    add(indices, result.gradients.data());
-    sums->loss = result.loss;
+    Arrays now = result.gradients;
+    now.push_back(result.loss);
     if (needs_input) {
-      from_above_ = result.gradients.back();
-      Arrays now = result.gradients;
-      now.push_back(sums->loss);
       now.push_back(sums->count);
       for (const auto& metric : sums->metrics) {
         now.push_back(metric.second);
       }
-      mx::eval(now);
+      end_(now, held());
+      from_above_ = now[indices.size()];
       borders_.pop_back();
     }
+    add(indices, now.data());
+    sums->loss = now[arguments.size()];
     return *sums;
   }
 
@@ -198,7 +265,7 @@ class BackwardPass {
       return Arrays{*h};
     };
     auto result = Vjp(segment, 1).apply(primals, {*from_above_});
-    mx::eval(result.cotangents);
+    end_(result.cotangents, held() + input.nbytes());
     add(indices, result.cotangents.data());
     if (needs_input) {
       from_above_ = result.cotangents.back();
@@ -213,7 +280,7 @@ class BackwardPass {
       return Arrays{*h};
     };
     auto result = Vjp(embedded, 1).apply(values_at(indices), {*from_above_});
-    mx::eval(result.cotangents);
+    end_(result.cotangents, held());
     add(indices, result.cotangents.data());
   }
 
@@ -221,6 +288,7 @@ class BackwardPass {
   Trainable& trainable_;
   const SegmentPlan& plan_;
   bool tied_;
+  PartEnd& end_;
   int lowest_ = INT32_MAX;
   Arrays borders_;
   std::optional<mx::array> from_above_;
@@ -251,8 +319,14 @@ class ModelDifferentiator : public Differentiator {
     trains_head_ =
         trains_head_ && !head.weight->packed() && !head.weight->quantization();
     int first = std::clamp(lowest, 0, layers);
+    first_ = first;
+    layers_ = layers;
     switch (options.recompute) {
       case Recompute::automatic:
+        automatic_ = true;
+        limit_ =
+            options.memory_limit != 0 ? options.memory_limit : device_limit();
+        [[fallthrough]];
       case Recompute::none:
         plan_ = cut_in_segments(0, layers, 1, layers);
         break;
@@ -270,7 +344,27 @@ class ModelDifferentiator : public Differentiator {
 
   Result apply(const data::Batch& batch, const ScoreLoss& loss) const override {
     TextPass pass(model_, batch, trains_head_);
-    return BackwardPass(pass, trainable_, plan_, tied_).apply(loss);
+    Evaluation end;
+    return BackwardPass(pass, trainable_, plan_for(batch), tied_, end)
+        .apply(loss);
+  }
+
+  plan::TrainingMemory memory(const data::Batch& batch, size_t optimizer)
+      const override {
+    plan::TrainingMemory memory;
+    std::set<std::uintptr_t> weights;
+    model_.visit([&](const std::string&, const Parameter& parameter) {
+      memory.weights += parameter.nbytes();
+      if (!parameter.packed() && parameter.is_set()) {
+        weights.insert(parameter.value().id());
+      }
+    });
+    for (const auto& value : trainable_.values()) {
+      memory.trained += weights.contains(value.id()) ? 0 : value.nbytes();
+    }
+    memory.optimizer = optimizer;
+    memory.activations = activations(batch, plan_for(batch));
+    return memory;
   }
 
   mx::array scores(const data::Batch& batch, bool reference) const override {
@@ -286,15 +380,91 @@ class ModelDifferentiator : public Differentiator {
   }
 
   std::string description() const override {
-    return plan_.description();
+    return automatic_ && chosen_.empty() ? "automatic" : plan_.description();
   }
 
  private:
+  static size_t device_limit() {
+    auto device = describe_device();
+    // Something is left for other programs and the next length.
+    uint64_t more = memory_use().active + device.available_bytes / 10 * 9;
+    return device.working_set_bytes == 0
+        ? more
+        : std::min(more, device.working_set_bytes);
+  }
+
+  // Bytes while the gradients of a batch are computed.
+  size_t activations(const data::Batch& batch, const SegmentPlan& plan) const {
+    TextPass pass(model_, batch, trains_head_);
+    Prediction prediction;
+    BackwardPass backward(pass, trainable_, plan, tied_, prediction);
+    auto result = backward.apply([](const mx::array& scores) {
+      return LossSums{mx::negative(mx::sum(scores)), mx::array(1.0f)};
+    });
+    size_t held = backward.held();
+    if (plan.segments.empty()) {
+      result.gradients.push_back(result.sums.loss);
+      held = 0;
+    }
+    prediction(result.gradients, held);
+    return prediction.peak();
+  }
+
+  // The fewest layers that are computed twice, as far as memory goes.
+  const SegmentPlan& plan_for(const data::Batch& batch) const {
+    if (!automatic_ || layers_ == 0) {
+      return plan_;
+    }
+    constexpr int64_t kStep = 256;
+    auto key = std::tuple(
+        batch.rows,
+        batch.length,
+        static_cast<int>(batch.segments.size()),
+        (batch.target_count() + kStep - 1) / kStep);
+    auto found = chosen_.find(key);
+    if (found == chosen_.end()) {
+      found = chosen_.emplace(key, choose(batch)).first;
+    }
+    plan_ = found->second;
+    return plan_;
+  }
+
+  SegmentPlan choose(const data::Batch& batch) const {
+    size_t trained = 0;
+    for (const auto& value : trainable_.values()) {
+      trained += value.nbytes();
+    }
+    // An optimizer that keeps two numbers for each, as if not there yet.
+    size_t taken = memory_use().active + 2 * trained;
+    size_t budget = limit_ > taken ? limit_ - taken : 0;
+    auto fits = [&](const SegmentPlan& plan) {
+      return activations(batch, plan) <= budget;
+    };
+    SegmentPlan whole = cut_in_segments(0, layers_, 1, layers_);
+    if (fits(whole)) {
+      return whole;
+    }
+    int good = 1;
+    int bad = layers_ - first_;
+    while (bad - good > 1) {
+      int middle = good + (bad - good) / 2;
+      bool fit = fits(cut_in_segments(first_, layers_, 1, middle));
+      (fit ? good : bad) = middle;
+    }
+    return cut_in_segments(first_, layers_, 1, good);
+  }
+
   const models::Model& model_;
   Trainable& trainable_;
-  SegmentPlan plan_;
+  mutable SegmentPlan plan_;
   bool tied_ = false;
   bool trains_head_ = false;
+  bool automatic_ = false;
+  size_t limit_ = 0;
+  int first_ = 0;
+  int layers_ = 0;
+  // By rows, length, segments and targets.
+  mutable std::map<std::tuple<int, int, int, int64_t>, SegmentPlan> chosen_;
 };
 
 }  // namespace

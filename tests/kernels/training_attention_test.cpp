@@ -1,6 +1,8 @@
 // Attention of whole texts with a backward pass of its own.
 #include <numeric>
 
+#include <gtest/gtest.h>
+
 #include "mlxx/core/memory.h"
 #include "mlxx/kernels/attention/attention.h"
 #include "mlxx/kernels/attention/seen_tokens.h"

@@ -1,7 +1,11 @@
 // Gradients of a loss over scores, however the backward pass is cut.
+#include <gtest/gtest.h>
+
+#include "mlxx/core/memory.h"
 #include "mlxx/kernels/matmul/matmul.h"
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
 #include "mlxx/train/differentiate.h"
+#include "mlxx/train/text_pass.h"
 #include "tests/core/error_of.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
@@ -187,6 +191,176 @@ TEST(Differentiator, EveryWayGivesThePlainGradientOfAllWeights) {
       expect_close(result.gradients, plain, 2e-5f);
     }
   }
+}
+
+// Three samples side by side, the last two answers to one prompt.
+data::Batch packed_batch() {
+  data::Batch batch = row_batch(1, 48);
+  batch.segments = {
+      {.begin = 0, .end = 17, .sample = 0},
+      {.begin = 17, .end = 25, .sample = 1},
+      {.begin = 25, .end = 36, .parent = 1, .sample = 1},
+      {.begin = 36, .end = 45, .parent = 1, .sample = 1}};
+  for (int i = 0; i < batch.length; ++i) {
+    bool first = i == 0 || i == 17;
+    batch.targets[i] = !first && i < 45;
+  }
+  return batch;
+}
+
+// The rows that a packed one stands for: answers come after their prompt.
+data::Batch unpacked(const data::Batch& packed) {
+  data::Batch batch;
+  batch.length = 25;
+  auto add = [&](const data::Segment& segment, bool targets) {
+    for (int i = segment.begin; i < segment.end; ++i) {
+      batch.tokens.push_back(packed.tokens[i]);
+      batch.targets.push_back(targets && packed.targets[i]);
+    }
+  };
+  for (size_t i = 0; i < packed.segments.size(); ++i) {
+    const auto& segment = packed.segments[i];
+    if (segment.parent >= 0) {
+      add(packed.segments[segment.parent], false);
+    }
+    add(segment, true);
+    batch.samples.push_back(segment.sample);
+    ++batch.rows;
+    batch.tokens.resize(batch.rows * batch.length);
+    batch.targets.resize(batch.rows * batch.length);
+  }
+  return batch;
+}
+
+TEST(Differentiator, APackedRowCountsAsItsSamplesByThemselves) {
+  auto gpt2 = Json{
+      {"model_type", "gpt2"},
+      {"vocab_size", kVocabulary},
+      {"n_embd", 32},
+      {"n_layer", kLayers},
+      {"n_head", 2},
+      {"n_ctx", 64},
+      {"n_positions", 64},
+      {"layer_norm_epsilon", 1e-5}};
+  for (bool fallback : {false, true}) {
+    auto model = make_model(tiny_config(), fallback);
+    LowRankTrainable trainable(*model, 0);
+    auto packed = packed_batch();
+    auto rows = unpacked(packed);
+    for (const auto& way : all_ways()) {
+      auto a = gradients(*model, trainable, packed, way);
+      auto b = gradients(*model, trainable, rows, way);
+      EXPECT_LT(relative_error(a.sums.loss, b.sums.loss), 1e-6f);
+      expect_close(a.gradients, b.gradients, 2e-5f);
+    }
+  }
+  // With a table of positions.
+  auto model = make_model(gpt2);
+  auto score = [&](const data::Batch& batch) {
+    TextPass pass(*model, batch);
+    return mx::sum(pass.scores());
+  };
+  EXPECT_LT(
+      relative_error(score(packed_batch()), score(unpacked(packed_batch()))),
+      1e-6f);
+}
+
+TEST(Differentiator, RefusesBatchesThatAreNone) {
+  auto model = make_model(tiny_config());
+  LowRankTrainable trainable(*model, 0);
+  auto apply = [&](const std::function<void(data::Batch&)>& change) {
+    auto batch = packed_batch();
+    change(batch);
+    gradients(*model, trainable, batch, {});
+  };
+  EXPECT_ERROR(
+      apply([](auto& b) { b.tokens[3] = kVocabulary; }),
+      "invalid_request",
+      "token 40 of a vocabulary of 40");
+  EXPECT_ERROR(
+      apply([](auto& b) { b.targets[17] = 1; }),
+      "invalid_request",
+      "token 17 is to be predicted");
+  EXPECT_ERROR(
+      apply([](auto& b) { b.targets[46] = 1; }),
+      "invalid_request",
+      "token 46 is to be predicted");
+  EXPECT_ERROR(
+      apply([](auto& b) { b.segments[2].parent = 3; }),
+      "invalid_request",
+      "parent 3");
+  EXPECT_ERROR(
+      apply([](auto& b) { b.tokens.pop_back(); }),
+      "invalid_request",
+      "47 tokens");
+  EXPECT_ERROR(
+      make_differentiator(*model, trainable, {.segment_layers = -1}),
+      "invalid_request",
+      "-1 layers");
+}
+
+TEST(Differentiator, ABatchWithoutTargetsHasNoGradient) {
+  auto model = make_model(tiny_config());
+  LowRankTrainable trainable(*model, 0);
+  auto batch = row_batch(2, 21);
+  std::ranges::fill(batch.targets, 0);
+  for (const auto& way : all_ways()) {
+    auto result = gradients(*model, trainable, batch, way);
+    EXPECT_EQ(result.sums.loss.item<float>(), 0);
+    for (const auto& gradient : result.gradients) {
+      EXPECT_EQ(mx::max(mx::abs(gradient)).item<float>(), 0);
+    }
+  }
+}
+
+// At three sizes and in three ways; what a plan promises must be there, and
+// what it asks for must be used.
+TEST(Differentiator, PredictsThePeakOfItsMemory) {
+  Json config = tiny_config();
+  config["hidden_size"] = 64;
+  config["intermediate_size"] = 256;
+  config["num_attention_heads"] = 4;
+  config["num_key_value_heads"] = 2;
+  auto model = make_model(config);
+  LowRankTrainable trainable(*model, 0);
+  for (int length : {256, 512, 1024}) {
+    auto batch = row_batch(1, length);
+    for (const auto& way :
+         {all_ways()[0], all_ways()[1], all_ways()[2], all_ways()[3]}) {
+      auto differentiator = make_differentiator(*model, trainable, way);
+      auto predicted = differentiator->memory(batch, 0);
+      clear_cache();
+      size_t before = memory_use().active;
+      reset_peak_memory();
+      auto result = differentiator->apply(batch, mean_loss);
+      result.gradients.push_back(result.sums.loss);
+      mx::eval(result.gradients);
+      double used = static_cast<double>(memory_use().peak - before);
+      double ratio = static_cast<double>(predicted.activations) / used;
+      EXPECT_GT(ratio, 0.85) << length << differentiator->description();
+      if (way.recompute != Recompute::checkpoint) {
+        // A graph does not say when what it drops is computed again.
+        EXPECT_LT(ratio, 1.15) << length << differentiator->description();
+      }
+    }
+  }
+}
+
+TEST(Differentiator, TakesAsManyLayersAtOnceAsMemoryAllows) {
+  auto model = make_model(tiny_config());
+  LowRankTrainable trainable(*model, 0);
+  auto batch = row_batch(2, 256);
+  size_t now = memory_use().active;
+  auto described = [&](size_t limit) {
+    auto differentiator =
+        make_differentiator(*model, trainable, {.memory_limit = limit});
+    EXPECT_EQ(differentiator->description(), "automatic");
+    auto result = differentiator->apply(batch, mean_loss);
+    mx::eval(result.gradients);
+    return differentiator->description();
+  };
+  EXPECT_EQ(described(size_t{1} << 40), "none");
+  EXPECT_EQ(described(now + 1), "segments of 1 layer");
 }
 
 }  // namespace

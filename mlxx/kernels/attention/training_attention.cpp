@@ -47,7 +47,9 @@ mx::array training_attention(
   if (training_attention_cpu_covers(queries, keys, values, selection)) {
     return training_attention_cpu(queries, keys, values, options, selection);
   }
-  if (fused_text_attention_covers(queries, keys, values, options)) {
+  // Its backward pass adds up in no fixed order.
+  if (!selection.deterministic &&
+      fused_text_attention_covers(queries, keys, values, options)) {
     return fused_text_attention(queries, keys, values, options);
   }
   return blocked_attention(queries, keys, values, options);

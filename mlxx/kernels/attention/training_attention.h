@@ -38,7 +38,8 @@ struct TrainingAttention {
 // of K -> [B, H, L, D] in q's dtype. Differentiable once in q, k, v and the
 // sinks; what is kept for that is the output and one number for each query
 // (log-sum-exp), and what both passes need beside it is linear in L: Dao et
-// al., "FlashAttention". The same bits each time: no order is left open.
+// al., "FlashAttention". The same bits each time, but on CUDA only with
+// Selection::deterministic.
 //
 // On the CPU our own kernel takes float32 and heads of a multiple of 16. On
 // CUDA MLX's fused attention takes what it can, text by text. All else is MLX

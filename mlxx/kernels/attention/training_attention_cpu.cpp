@@ -13,20 +13,6 @@
 namespace mlxx::kernels {
 namespace {
 
-// Float32 numbers of MLX's memory, while a kernel runs.
-class Scratch {
- public:
-  explicit Scratch(int64_t count)
-      : data_(mx::allocator::malloc(count * sizeof(float))) {}
-  float* data() {
-    mx::allocator::Buffer buffer = data_.buffer();
-    return static_cast<float*>(buffer.raw_ptr());
-  }
-
- private:
-  mx::allocator::Data data_;
-};
-
 struct Form {
   float scale;
   float softcap;
@@ -71,6 +57,13 @@ HeadResult allocate(mx::array& out) {
        .row_contiguous = heads == 1 || length == 1,
        .col_contiguous = out.size() == 1});
   return {out.data<float>(), length, heads, size};
+}
+
+// What a kernel works in is an output that nobody reads: so it is MLX's memory,
+// and a plan of it knows of it.
+float* allocate_row(mx::array& out) {
+  out.set_data(mx::allocator::malloc(out.nbytes()));
+  return out.data<float>();
 }
 
 // Heads packed for a job.
@@ -152,7 +145,8 @@ class CpuPrimitiveOfTexts : public CpuStreamPrimitive {
 };
 
 // Inputs: queries, keys, values, sinks if there are any, output, log-sums, the
-// output's cotangent. Outputs: cotangents of the first three or four.
+// output's cotangent. Outputs: cotangents of the first three or four, and
+// room.
 class CpuTextAttentionGradient : public CpuPrimitiveOfTexts {
  public:
   explicit CpuTextAttentionGradient(std::shared_ptr<const Form> form)
@@ -174,44 +168,35 @@ class CpuTextAttentionGradient : public CpuPrimitiveOfTexts {
     HeadResult d_queries = allocate(outputs[0]);
     HeadResult d_keys = allocate(outputs[1]);
     HeadResult d_values = allocate(outputs[2]);
-    float* d_sinks = nullptr;
-    if (form_->sinks) {
-      outputs[3].set_data(mx::allocator::malloc(outputs[3].nbytes()));
-      d_sinks = outputs[3].data<float>();
-    }
+    float* d_sinks = form_->sinks ? allocate_row(outputs[3]) : nullptr;
+    float* deltas = allocate_row(outputs[at]);
+    float* scaled = allocate_row(outputs[at + 1]);
+    // Keys and values turned over, then queries and the cotangent.
+    float* first_over = allocate_row(outputs[at + 2]);
+    float* second_over = allocate_row(outputs[at + 3]);
     dispatch([=,
               form = form_,
               shape = inputs[0].shape(),
               kv_shape = inputs[1].shape()]() mutable {
-      int64_t all = job.batch * job.heads * job.padded;
-      int64_t kv = job.batch * job.kv_heads * job.padded * job.size;
-      Scratch deltas(all);
-      Scratch scaled(all * job.size);
       Packing packing(*form, *job.tiles, job.padded);
-      packing.rows(queries, shape, form->scale, scaled.data());
-      job.queries = scaled.data();
-      find_deltas(*form, job, out, deltas.data());
-      job.deltas = deltas.data();
-      {
-        Scratch keys_over(kv);
-        Scratch values_over(kv);
-        packing.columns(job.keys, kv_shape, keys_over.data());
-        packing.columns(job.values, kv_shape, values_over.data());
-        job.keys_over = keys_over.data();
-        job.values_over = values_over.data();
-        form->run(job.query_pieces(), [&](int64_t i) {
-          job.differentiate_queries(i, form->scale, d_queries);
-        });
-      }
-      Scratch queries_over(all * job.size);
-      Scratch change_over(all * job.size);
+      packing.rows(queries, shape, form->scale, scaled);
+      job.queries = scaled;
+      find_deltas(*form, job, out, deltas);
+      job.deltas = deltas;
+      packing.columns(job.keys, kv_shape, first_over);
+      packing.columns(job.values, kv_shape, second_over);
+      job.keys_over = first_over;
+      job.values_over = second_over;
+      form->run(job.query_pieces(), [&](int64_t i) {
+        job.differentiate_queries(i, form->scale, d_queries);
+      });
       HeadRows packed{
-          scaled.data(),
+          scaled,
           {job.heads * job.padded * job.size, job.padded * job.size, job.size}};
-      packing.columns(packed, shape, queries_over.data());
-      packing.columns(job.change, shape, change_over.data());
-      job.queries_over = queries_over.data();
-      job.change_over = change_over.data();
+      packing.columns(packed, shape, first_over);
+      packing.columns(job.change, shape, second_over);
+      job.queries_over = first_over;
+      job.change_over = second_over;
       form->run(job.key_pieces(), [&](int64_t i) {
         job.differentiate_keys(i, d_keys, d_values);
       });
@@ -256,7 +241,7 @@ class CpuTextAttentionGradient : public CpuPrimitiveOfTexts {
 };
 
 // Inputs: queries, keys, values, sinks if there are any. Outputs: as the
-// queries, and log-sums [B, H, padded].
+// queries, log-sums [B, H, padded], and room.
 class CpuTextAttention : public CpuPrimitiveOfTexts {
  public:
   explicit CpuTextAttention(std::shared_ptr<const Form> form)
@@ -271,19 +256,18 @@ class CpuTextAttention : public CpuPrimitiveOfTexts {
     job.values = rows_of(inputs[2]);
     job.sinks = form_->sinks ? inputs[3].data<float>() : nullptr;
     HeadResult out = allocate(outputs[0]);
-    outputs[1].set_data(mx::allocator::malloc(outputs[1].nbytes()));
-    job.log_sums = outputs[1].data<float>();
+    job.log_sums = allocate_row(outputs[1]);
+    float* scaled = allocate_row(outputs[2]);
+    float* keys_over = allocate_row(outputs[3]);
     dispatch([=,
               form = form_,
               shape = inputs[0].shape(),
               kv_shape = inputs[1].shape()]() mutable {
-      Scratch scaled(job.batch * job.heads * job.padded * job.size);
-      Scratch keys_over(job.batch * job.kv_heads * job.padded * job.size);
       Packing packing(*form, *job.tiles, job.padded);
-      packing.rows(queries, shape, form->scale, scaled.data());
-      packing.columns(keys, kv_shape, keys_over.data());
-      job.queries = scaled.data();
-      job.keys_over = keys_over.data();
+      packing.rows(queries, shape, form->scale, scaled);
+      packing.columns(keys, kv_shape, keys_over);
+      job.queries = scaled;
+      job.keys_over = keys_over;
       std::memset(
           job.log_sums,
           0,
@@ -305,9 +289,15 @@ class CpuTextAttention : public CpuPrimitiveOfTexts {
     for (const auto& primal : primals) {
       shapes.push_back(primal.shape());
     }
+    const mx::Shape& rows = outputs[1].shape();
+    shapes.push_back(rows);
+    shapes.insert(
+        shapes.end(),
+        3,
+        {rows[0], rows[1], rows[2], primals[0].shape(3)});
     auto all = mx::array::make_arrays(
         shapes,
-        std::vector<mx::Dtype>(primals.size(), mx::float32),
+        std::vector<mx::Dtype>(shapes.size(), mx::float32),
         std::make_shared<CpuTextAttentionGradient>(form_),
         inputs);
     std::vector<mx::array> wanted;
@@ -362,9 +352,17 @@ mx::array training_attention_cpu(
     inputs.push_back(mx::contiguous(mx::astype(*options.sinks, mx::float32)));
   }
   int padded = static_cast<int>(padded_length(queries.shape(2)));
+  int rows = queries.shape(0);
+  int heads = queries.shape(1);
+  int size = queries.shape(3);
+  std::vector<mx::Shape> shapes{
+      queries.shape(),
+      {rows, heads, padded},
+      {rows, heads, padded, size},
+      {rows, keys.shape(1), padded, size}};
   return mx::array::make_arrays(
-      {queries.shape(), {queries.shape(0), queries.shape(1), padded}},
-      {mx::float32, mx::float32},
+      shapes,
+      std::vector<mx::Dtype>(shapes.size(), mx::float32),
       std::make_shared<CpuTextAttention>(form),
       inputs)[0];
 }

@@ -37,10 +37,19 @@ class Scores {
     if (form.bias) {
       bias_ = form.bias->value();
     }
+    // On a GPU large products take dense numbers, which are made once here, not
+    // once for every piece and pass.
+    if (backend() != Backend::cpu && weight_.quantization() &&
+        !weight_.packed()) {
+      dense_ = dequantize_rows(weight_, mx::arange(weight_.shape()[0]));
+    }
   }
 
   // [n, E] -> [n, V]
   mx::array product(const mx::array& rows, const mx::array* weight) const {
+    if (dense_) {
+      return mx::matmul(rows, mx::transpose(mx::astype(*dense_, rows.dtype())));
+    }
     if (weight_.packed() || weight_.quantization()) {
       return quantized_matmul(rows, weight_);
     }
@@ -129,6 +138,7 @@ class Scores {
   LogitForm form_;
   Parameter weight_;
   std::optional<mx::array> bias_;
+  std::optional<mx::array> dense_;
 };
 
 template <typename Use>

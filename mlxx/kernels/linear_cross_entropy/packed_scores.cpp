@@ -42,7 +42,8 @@ class PackedScores : public CpuStreamPrimitive {
          targets = inputs[1].data<int32_t>(),
          count = int64_t{inputs[0].shape(0)},
          scores = outputs[0].data<float>(),
-         gradient = outputs.size() > 1 ? outputs[1].data<float>() : nullptr,
+         logits = outputs[1].data<float>(),
+         gradient = outputs.size() > 2 ? outputs[2].data<float>() : nullptr,
          matrix = matrix_,
          factor = factor_,
          softcap = softcap_,
@@ -51,10 +52,6 @@ class PackedScores : public CpuStreamPrimitive {
           int64_t in = matrix->in();
           int64_t out = matrix->out();
           int64_t most = std::min(count, kRows);
-          mx::allocator::Data data =
-              mx::allocator::malloc(most * out * sizeof(float));
-          mx::allocator::Buffer buffer = data.buffer();
-          auto* logits = static_cast<float*>(buffer.raw_ptr());
           for (int64_t at = 0; at < count; at += most) {
             int64_t n = std::min(most, count - at);
             matrix->multiply(rows + at * in, n, logits);
@@ -95,15 +92,22 @@ std::vector<mx::array> packed_scores(
     const mx::array& targets,
     const LogitForm& form,
     const Selection& selection) {
-  std::vector<mx::Shape> shapes{{rows.shape(0)}};
+  // The logits are an output that nobody reads: so they are MLX's memory, and
+  // a plan of it knows of them.
+  int pieces = std::min<int>(rows.shape(0), kRows);
+  std::vector<mx::Shape> shapes{
+      {rows.shape(0)},
+      {pieces, form.weight->shape()[0]}};
   if (form.differentiable) {
     shapes.push_back(rows.shape());
   }
-  return mx::array::make_arrays(
+  auto all = mx::array::make_arrays(
       shapes,
       std::vector<mx::Dtype>(shapes.size(), mx::float32),
       std::make_shared<PackedScores>(panels_of(*form.weight), form, selection),
       {mx::contiguous(rows), mx::contiguous(targets)});
+  all.erase(all.begin() + 1);
+  return all;
 }
 
 }  // namespace mlxx::kernels
