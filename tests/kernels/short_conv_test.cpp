@@ -124,7 +124,9 @@ TEST_F(ShortConv, ARowHasTheSameBitsInEveryCompany) {
   for (const auto& sizes : {kSizes[1], kSizes[2]}) {
     auto in = make_inputs(sizes);
     for (InstructionSet set : available_instruction_sets()) {
-      Selection many{.instruction_set = set, .threads = std::make_shared<ThreadPool>(3)};
+      Selection many{
+          .instruction_set = set,
+          .threads = std::make_shared<ThreadPool>(3)};
       Selection one{
           .instruction_set = set,
           .threads = std::make_shared<ThreadPool>(1)};

@@ -135,7 +135,9 @@ TEST_F(SsmScan, MaskedTokensLeaveTheStateAlone) {
 TEST_F(SsmScan, ARowHasTheSameBitsInEveryCompany) {
   auto in = make_inputs(kSizes[1]);
   for (InstructionSet set : available_instruction_sets()) {
-    Selection many{.instruction_set = set, .threads = std::make_shared<ThreadPool>(3)};
+    Selection many{
+        .instruction_set = set,
+        .threads = std::make_shared<ThreadPool>(3)};
     Selection one{
         .instruction_set = set,
         .threads = std::make_shared<ThreadPool>(1)};
