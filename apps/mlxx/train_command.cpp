@@ -7,6 +7,7 @@
 #include "apps/mlxx/commands.h"
 #include "apps/mlxx/console.h"
 #include "apps/mlxx/exit_codes.h"
+#include "apps/mlxx/generate_report.h"
 #include "apps/mlxx/interrupt.h"
 #include "apps/mlxx/serve_options.h"
 #include "apps/mlxx/train_options.h"
@@ -25,6 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kCheckpoints = "checkpoints";
+constexpr const char* kBest = "best";  // what the trainer calls it
 
 train::DifferentiateOptions differentiate_options(
     const TrainCommandOptions& options) {
@@ -130,10 +132,18 @@ class TrainRun {
     describe();
     const auto& data = *material_.training;
     const auto largest = data.batch(data.largest_batch());
+    const auto memory = differentiator_->memory(largest, bytes_of_optimizer());
     print(fmt::format(
-        "largest batch: {} rows of {} tokens\n\nfirst batch:\n{}",
+        "largest batch: {} rows of {} tokens\n"
+        "memory: {} (weights {}, trained {}, optimizer {}, activations {})"
+        "\n\nfirst batch:\n{}",
         largest.rows,
         largest.length,
+        format_bytes(memory.total()),
+        format_bytes(memory.weights),
+        format_bytes(memory.trained),
+        format_bytes(memory.optimizer),
+        format_bytes(memory.activations),
         data::batch_as_text(data.batch(0), *material_.pipeline.tokenizer)));
     return kExitSuccess;
   }
@@ -143,6 +153,8 @@ class TrainRun {
     train::CheckpointFolder checkpoints(folder_ / kCheckpoints);
     if (options_.overwrite) {
       checkpoints.clear();
+      std::error_code ignored;
+      fs::remove_all(folder_ / kBest, ignored);
     }
     auto loop = options_.loop;
     loop.iterations = iterations_of(options_, *material_.training);
@@ -186,6 +198,19 @@ class TrainRun {
   }
 
  private:
+  size_t bytes_of_optimizer() const {
+    const auto& trainable = trained_->trainable();
+    const train::Optimizer optimizer(
+        options_.loop.optimizer,
+        trainable.names(),
+        trainable.values());
+    size_t bytes = 0;
+    for (const auto& [name, array] : optimizer.state()) {
+      bytes += array.nbytes();
+    }
+    return bytes;
+  }
+
   void make_references(const train::TrainOptions& loop) {
     if (loop.objective.method != train::Method::dpo) {
       return;
