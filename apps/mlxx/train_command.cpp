@@ -331,7 +331,8 @@ class TrainRun {
   std::unique_ptr<train::ReferenceScores> validation_reference_;
 };
 
-int run(TrainCommandOptions options, CLI::App& verb) {
+// What the verb's options are bound to: the file of --config sets them too.
+int run(TrainCommandOptions& options, CLI::App& verb) {
   finish_train_options(verb, options);
   require_free(options.adapter_path, options);
   InterruptScope interrupt;
