@@ -1,8 +1,9 @@
 // Times whole decode steps with the shapes of Llama 3.1 8B and of a 1B, random
 // weights: tokens a second, bytes read a second and their share of the memory's
 // bandwidth. Arguments: model (8b, 1b), format (affine4, affine8, mxfp4, nvfp4,
-// bfloat16), tokens in the cache, then rows..., then options: fetch=MB
-// splits=N own=0|1 parts (attention and products by themselves).
+// bfloat16), tokens in the cache, then rows..., then options: splits=N
+// ranks=N shapes=NNNN (decoder_step.cuh), parts (attention and products by
+// themselves).
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +23,10 @@ namespace {
 
 void require(int status, const char* what) {
   if (status != cudaSuccess) {
-    std::printf("%s: %s\n", what, cudaGetErrorString(static_cast<cudaError_t>(status)));
+    std::printf(
+        "%s: %s\n",
+        what,
+        cudaGetErrorString(static_cast<cudaError_t>(status)));
     std::exit(1);
   }
 }
@@ -39,8 +43,10 @@ __device__ float number(size_t i, unsigned seed) {  // -1 to 1
   return (hash(i, seed) & 0xffff) / 32768.f - 1.f;
 }
 enum class Fill { bits, numbers, scales, exponents, fp8 };
-__global__ void fill(void* to, size_t bytes, Fill kind, float size, unsigned seed) {
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < bytes / 4;
+__global__ void
+fill(void* to, size_t bytes, Fill kind, float size, unsigned seed) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
+       i < bytes / 4;
        i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     unsigned v = hash(i, seed);
     if (kind == Fill::numbers) {
@@ -56,8 +62,10 @@ __global__ void fill(void* to, size_t bytes, Fill kind, float size, unsigned see
     static_cast<unsigned*>(to)[i] = v;
   }
 }
-__global__ void fill_floats(float* to, size_t count, float middle, float size, unsigned seed) {
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
+__global__ void
+fill_floats(float* to, size_t count, float middle, float size, unsigned seed) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
+       i < count;
        i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     to[i] = middle + size * number(i, seed);
   }
@@ -85,7 +93,8 @@ const Shapes kModels[] = {
 
 class Model {
  public:
-  Model(const Shapes& s, WeightFormat format, int group) : format_(format), group_(group) {
+  Model(const Shapes& s, WeightFormat format, int group)
+      : format_(format), group_(group) {
     decoder.hidden_size = s.size;
     decoder.heads = s.heads;
     decoder.kv_heads = s.kv_heads;
@@ -95,7 +104,13 @@ class Model {
       turns[i] = std::pow(500000., -2. * i / s.head_size);
     }
     auto* device_turns = static_cast<double*>(make(turns.size() * 8));
-    require(cudaMemcpy(device_turns, turns.data(), turns.size() * 8, cudaMemcpyHostToDevice), "copy");
+    require(
+        cudaMemcpy(
+            device_turns,
+            turns.data(),
+            turns.size() * 8,
+            cudaMemcpyHostToDevice),
+        "copy");
     RotationTable table;
     table.per_position = device_turns;
     table.dims = s.head_size;
@@ -103,7 +118,8 @@ class Model {
     for (int l = 0; l < s.layers; l++) {
       DecoderLayer layer;
       layer.before_attention = norm(s.size);
-      layer.qkv.matrix = matrix((s.heads + 2 * s.kv_heads) * s.head_size, s.size, true);
+      layer.qkv.matrix =
+          matrix((s.heads + 2 * s.kv_heads) * s.head_size, s.size, true);
       layer.o.matrix = matrix(s.size, s.heads * s.head_size, true);
       layer.rotation = 0;
       layer.attention_scale = 1 / std::sqrt(static_cast<float>(s.head_size));
@@ -143,7 +159,12 @@ class Model {
     PackedSize size = packed_size(m);
     m.codes = make(size.codes);
     const float scale = 1 / std::sqrt(static_cast<float>(columns));
-    fill_with(m.codes, size.codes, group_ ? Fill::bits : Fill::numbers, scale, ++seed_);
+    fill_with(
+        m.codes,
+        size.codes,
+        group_ ? Fill::bits : Fill::numbers,
+        scale,
+        ++seed_);
     if (size.scales) {
       m.scales = make(size.scales);
       Fill kind = format_ == WeightFormat::mxfp4 ? Fill::exponents
@@ -166,7 +187,8 @@ class Model {
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    std::printf("decode_step_bench <8b|1b> <format> <tokens> <rows>... [option]...\n");
+    std::printf(
+        "decode_step_bench <8b|1b> <format> <tokens> <rows>... [option]...\n");
     return 2;
   }
   const Shapes& shapes = kModels[std::strcmp(argv[1], "1b") == 0];
@@ -176,7 +198,10 @@ int main(int argc, char** argv) {
       : name == "nvfp4"                   ? WeightFormat::nvfp4
       : name == "bfloat16"                ? WeightFormat::bfloat16
                                           : WeightFormat::affine4;
-  int group = name == "mxfp4" ? 32 : name == "nvfp4" ? 16 : name == "bfloat16" ? 0 : 64;
+  int group = name == "mxfp4" ? 32
+      : name == "nvfp4"       ? 16
+      : name == "bfloat16"    ? 0
+                              : 64;
   const int tokens = std::atoi(argv[3]);
   std::vector<int> rows;
   std::vector<StepTuning> tunings;
@@ -190,15 +215,17 @@ int main(int argc, char** argv) {
   for (int i = 4; i < argc; i++) {
     std::string a = argv[i];
     int n = std::atoi(a.substr(a.find('=') + 1).c_str());
-    if (a.rfind("fetch=", 0) == 0) {
-      tuning.fetch_next = static_cast<size_t>(n) << 20;
-      add(a);
-    } else if (a.rfind("ranks=", 0) == 0) {
+    if (a.rfind("ranks=", 0) == 0) {
       tuning.ranks = n;
       add(a);
     } else if (a.rfind("shapes=", 0) == 0) {
       for (int k = 0; k < 4; k++) {
-        tuning.shapes[k] = n / (k == 0 ? 1000 : k == 1 ? 100 : k == 2 ? 10 : 1) % 10;
+        tuning.shapes[k] = n /
+            (k == 0       ? 1000
+                 : k == 1 ? 100
+                 : k == 2 ? 10
+                          : 1) %
+            10;
       }
       add(a);
     } else if (a.rfind("splits=", 0) == 0) {
@@ -232,11 +259,18 @@ int main(int argc, char** argv) {
     table.push_back(cache + block * (i * 7ll % (per_row * most)));
   }
   void** blocks = static_cast<void**>(make(table.size() * 8));
-  require(cudaMemcpy(blocks, table.data(), table.size() * 8, cudaMemcpyHostToDevice), "copy");
+  require(
+      cudaMemcpy(
+          blocks,
+          table.data(),
+          table.size() * 8,
+          cudaMemcpyHostToDevice),
+      "copy");
   auto* ids = static_cast<int32_t*>(make(most * 4));
   auto* lengths = static_cast<int32_t*>(make(most * 4));
   void* workspace = make(workspace_bytes(model.decoder, most, tokens + 100));
-  auto* logits = static_cast<float*>(make(static_cast<size_t>(most) * shapes.vocabulary * 4));
+  auto* logits = static_cast<float*>(
+      make(static_cast<size_t>(most) * shapes.vocabulary * 4));
   void* choice = make(choice_workspace_bytes(most, shapes.vocabulary));
   cudaStream_t stream;
   require(cudaStreamCreate(&stream), "stream");
@@ -246,9 +280,13 @@ int main(int argc, char** argv) {
       for (int r = 0; r < m; r++) {
         start[r] = 17 + 31 * r;
       }
-      require(cudaMemcpy(ids, start.data(), m * 4, cudaMemcpyHostToDevice), "copy");
+      require(
+          cudaMemcpy(ids, start.data(), m * 4, cudaMemcpyHostToDevice),
+          "copy");
       start.assign(m, tokens - 30);
-      require(cudaMemcpy(lengths, start.data(), m * 4, cudaMemcpyHostToDevice), "copy");
+      require(
+          cudaMemcpy(lengths, start.data(), m * 4, cudaMemcpyHostToDevice),
+          "copy");
       StepInput in;
       in.rows = m;
       in.tokens = ids;
@@ -264,8 +302,18 @@ int main(int argc, char** argv) {
       next.lengths = lengths;
       cudaGraph_t graph;
       cudaGraphExec_t run;
-      require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
-      require(launch_tuned_step(model.decoder, in, tunings[v], workspace, logits, stream), "step");
+      require(
+          cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
+          "capture");
+      require(
+          launch_tuned_step(
+              model.decoder,
+              in,
+              tunings[v],
+              workspace,
+              logits,
+              stream),
+          "step");
       require(launch_choice(next, choice, stream), "choice");
       require(cudaStreamEndCapture(stream, &graph), "capture");
       require(cudaGraphInstantiate(&run, graph, 0), "graph");
@@ -279,13 +327,24 @@ int main(int argc, char** argv) {
         require(cudaGraphLaunch(run, stream), "launch");
       }
       require(cudaStreamSynchronize(stream), "steps");
-      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kSteps;
+      double seconds = std::chrono::duration<double>(
+                           std::chrono::steady_clock::now() - begin)
+                           .count() /
+          kSteps;
       double read = static_cast<double>(model.bytes) +
           static_cast<double>(m) * tokens / kKvBlockLength * block;
       std::printf(
-          "%s %s ctx %d rows %d %s: %.3f ms, %.0f tok/s, %.0f GB/s, %.0f %% of 4.8 TB/s\n",
-          shapes.name, name.c_str(), tokens, m, labels[v].c_str(), seconds * 1e3, m / seconds,
-          read / seconds / 1e9, read / seconds / 4.8e10);
+          "%s %s ctx %d rows %d %s: %.3f ms, %.0f tok/s, %.0f GB/s, %.0f %% of "
+          "4.8 TB/s\n",
+          shapes.name,
+          name.c_str(),
+          tokens,
+          m,
+          labels[v].c_str(),
+          seconds * 1e3,
+          m / seconds,
+          read / seconds / 1e9,
+          read / seconds / 4.8e10);
       std::fflush(stdout);
       cudaGraphExecDestroy(run);
       cudaGraphDestroy(graph);

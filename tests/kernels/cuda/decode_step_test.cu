@@ -33,8 +33,7 @@ class Steps {
         decoder_(pool_, c, kBlocks) {
     std::string why = why_not_run(decoder_.device);
     check(why.empty(), why.c_str(), c.name, 0);
-    workspace_ = pool_.bytes(
-        workspace_bytes(decoder_.device, kMaxRows, 20000));
+    workspace_ = pool_.bytes(workspace_bytes(decoder_.device, kMaxRows, 20000));
     logits_ = pool_.make<float>(static_cast<size_t>(kMaxRows) * c.vocabulary);
     for (int r = 0; r < static_cast<int>(lengths.size()); r++) {
       std::vector<int> row;
@@ -49,9 +48,14 @@ class Steps {
   }
 
   // Of rows [first, first + count).
-  std::vector<float> run(int first, int count, bool deterministic, int longest) {
-    std::vector<int32_t> tokens(tokens_.begin() + first, tokens_.begin() + first + count);
-    std::vector<int32_t> lengths(lengths_.begin() + first, lengths_.begin() + first + count);
+  std::vector<float>
+  run(int first, int count, bool deterministic, int longest) {
+    std::vector<int32_t> tokens(
+        tokens_.begin() + first,
+        tokens_.begin() + first + count);
+    std::vector<int32_t> lengths(
+        lengths_.begin() + first,
+        lengths_.begin() + first + count);
     std::vector<void*> table;
     for (int r = first; r < first + count; r++) {
       for (int b : blocks_[r]) {
@@ -69,7 +73,9 @@ class Steps {
     in.deterministic = deterministic;
     size_t size = static_cast<size_t>(count) * c_.vocabulary;
     require(cudaMemset(logits_, 0xff, size * 4), "poison");
-    require(launch_step(decoder_.device, in, workspace_, logits_, nullptr), "launch_step");
+    require(
+        launch_step(decoder_.device, in, workspace_, logits_, nullptr),
+        "launch_step");
     require(cudaDeviceSynchronize(), c_.name.c_str());
     return download(logits_, size);
   }
@@ -105,7 +111,9 @@ void check_case(const DecoderCase& c, const std::vector<int>& lengths) {
   const size_t v = c.vocabulary;
   auto want = steps.want(0, rows);
   auto part = [&](const std::vector<float>& all, int first, int count) {
-    return std::vector<float>(all.begin() + first * v, all.begin() + (first + count) * v);
+    return std::vector<float>(
+        all.begin() + first * v,
+        all.begin() + (first + count) * v);
   };
   auto all = steps.run(0, rows, false, 0);
   double error = relative_error(all, want);
@@ -115,18 +123,30 @@ void check_case(const DecoderCase& c, const std::vector<int>& lengths) {
     worst = std::max(worst, relative_error(part(all, r, 1), part(want, r, 1)));
   }
   check(worst < 0.02, "a step", c.name, worst);
-  check(all == steps.run(0, rows, false, 9000), "the same step, longer", c.name, 0);
+  check(
+      all == steps.run(0, rows, false, 9000),
+      "the same step, longer",
+      c.name,
+      0);
   auto few = steps.run(0, std::min(rows, 8), false, 0);
   double few_error = relative_error(few, part(want, 0, std::min(rows, 8)));
   check(few_error < 0.02, "a step of 8 rows", c.name, few_error);
   for (int r = 0; r < std::min(rows, 8); r++) {
-    check(part(few, r, 1) == steps.run(r, 1, false, 0), "a row's bits", c.name, r);
+    check(
+        part(few, r, 1) == steps.run(r, 1, false, 0),
+        "a row's bits",
+        c.name,
+        r);
   }
   if (rows > 8) {
     auto same = steps.run(0, rows, true, 0);
     check(part(same, 0, 8) == few, "deterministic bits", c.name, 0);
     int less = std::max(9, rows / 2);
-    check(part(all, 0, less) == steps.run(0, less, false, 0), "bits among many", c.name, 0);
+    check(
+        part(all, 0, less) == steps.run(0, less, false, 0),
+        "bits among many",
+        c.name,
+        0);
   }
   std::printf("%s: error %.4f, worst row %.4f\n", c.name.c_str(), error, worst);
 }
@@ -147,7 +167,10 @@ void check_choices() {
     top_k.push_back(r % 3 == 1 ? 5 + 20 * r : 0);
     top_p.push_back(r % 4 == 2 ? 0.7f : 1.f);
     min_p.push_back(r % 5 == 3 ? 0.1f : 0.f);
-    uniform.push_back(r == 4 ? 0.f : r == 5 ? 0.9999999f : 0.5f + 0.45f * random.uniform());
+    uniform.push_back(
+        r == 4       ? 0.f
+            : r == 5 ? 0.9999999f
+                     : 0.5f + 0.45f * random.uniform());
     lengths.push_back(r);
   }
   ChoiceInput in;
@@ -172,20 +195,29 @@ void check_choices() {
     const float* l = &logits[static_cast<size_t>(r) * vocabulary];
     std::vector<int> order(vocabulary);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return l[a] > l[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return l[a] > l[b];
+    });
     double sum = 0;
     for (int i = 0; i < vocabulary; i++) {
       sum += std::exp(static_cast<double>(l[i]));
     }
     const int got = tokens[r];
     check(got >= 0 && got < vocabulary, "a token", "choice", got);
-    check(std::fabs(logprobs[r] - (l[got] - std::log(sum))) < 1e-3, "a logprob", "choice", r);
+    check(
+        std::fabs(logprobs[r] - (l[got] - std::log(sum))) < 1e-3,
+        "a logprob",
+        "choice",
+        r);
     check(longer[r] == r + 1, "a length", "choice", r);
     if (temperature[r] == 0) {
       check(got == order[0], "the greatest", "choice", got);
       continue;
     }
-    auto mass = [&](int i) { return std::exp((l[i] - l[order[0]]) / static_cast<double>(temperature[r])); };
+    auto mass = [&](int i) {
+      return std::exp(
+          (l[i] - l[order[0]]) / static_cast<double>(temperature[r]));
+    };
     size_t kept = top_k[r] > 0 ? top_k[r] : vocabulary;
     double total = 0;
     for (size_t i = 0; i < kept; i++) {
@@ -214,8 +246,11 @@ void check_choices() {
       before += is_kept[i] ? mass(i) : 0;
     }
     double at = uniform[r] * total;
-    check(before <= at + total * 1e-4 && at <= before + mass(got) + total * 1e-4,
-          "the token at the uniform number", "choice", r);
+    check(
+        before <= at + total * 1e-4 && at <= before + mass(got) + total * 1e-4,
+        "the token at the uniform number",
+        "choice",
+        r);
   }
 }
 
@@ -244,33 +279,85 @@ int main(int argc, char**) {
   add("llama", [](DecoderCase&) {});
   check_case(cases[0], many);
   check_case(cases[0], far);
-  add("heads of 128, keys for 4", [](DecoderCase& c) { c.head_size = 128; c.heads = 8; });
+  add("heads of 128, keys for 4", [](DecoderCase& c) {
+    c.head_size = 128;
+    c.heads = 8;
+  });
   check_case(cases[1], many);
   add("heads of 256, softcaps, norms after", [](DecoderCase& c) {
-    c.head_size = 256; c.heads = 2; c.kv_heads = 1; c.softcap = 3; c.after = true;
-    c.window = 40; c.final_softcap = 4; c.activation = Activation::gelu_tanh; c.qk_norm = true;
+    c.head_size = 256;
+    c.heads = 2;
+    c.kv_heads = 1;
+    c.softcap = 3;
+    c.after = true;
+    c.window = 40;
+    c.final_softcap = 4;
+    c.activation = Activation::gelu_tanh;
+    c.qk_norm = true;
   });
   check_case(cases[2], many);
   add("heads of 80, layer norms, biases", [](DecoderCase& c) {
-    c.head_size = 80; c.heads = 3; c.kv_heads = 3; c.norm = Norm::Kind::layer; c.biases = true;
-    c.gated = false; c.activation = Activation::gelu; c.rotated = 32; c.format = WeightFormat::bfloat16; c.group = 0;
-    c.size = 200; c.inner = 408;
+    c.head_size = 80;
+    c.heads = 3;
+    c.kv_heads = 3;
+    c.norm = Norm::Kind::layer;
+    c.biases = true;
+    c.gated = false;
+    c.activation = Activation::gelu;
+    c.rotated = 32;
+    c.format = WeightFormat::bfloat16;
+    c.group = 0;
+    c.size = 200;
+    c.inner = 408;
   });
   add("heads of 96, apart, side by side", [](DecoderCase& c) {
-    c.head_size = 96; c.apart = true; c.parallel = true; c.pairs = true; c.biases = true;
-    c.format = WeightFormat::affine8; c.group = 32; c.size = 288;
+    c.head_size = 96;
+    c.apart = true;
+    c.parallel = true;
+    c.pairs = true;
+    c.biases = true;
+    c.format = WeightFormat::affine8;
+    c.group = 32;
+    c.size = 288;
   });
   add("18 heads of one key, sinks", [](DecoderCase& c) {
-    c.heads = 18; c.kv_heads = 1; c.sinks = true; c.window = 20; c.biases = true;
-    c.format = WeightFormat::mxfp4; c.group = 32; c.size = 224; c.inner = 352; c.multiplier = 0.7f;
+    c.heads = 18;
+    c.kv_heads = 1;
+    c.sinks = true;
+    c.window = 20;
+    c.biases = true;
+    c.format = WeightFormat::mxfp4;
+    c.group = 32;
+    c.size = 224;
+    c.inner = 352;
+    c.multiplier = 0.7f;
   });
   add("nvfp4", [](DecoderCase& c) {
-    c.format = WeightFormat::nvfp4; c.group = 16; c.size = 208; c.inner = 400; c.heads = 2; c.kv_heads = 2;
-    c.activation = Activation::relu_squared; c.gated = false; c.query_beta = 0.2f; c.rotated = 0;
+    c.format = WeightFormat::nvfp4;
+    c.group = 16;
+    c.size = 208;
+    c.inner = 400;
+    c.heads = 2;
+    c.kv_heads = 2;
+    c.activation = Activation::relu_squared;
+    c.gated = false;
+    c.query_beta = 0.2f;
+    c.rotated = 0;
   });
-  add("groups of 32", [](DecoderCase& c) { c.group = 32; c.head_size = 128; c.heads = 7; c.kv_heads = 7; });
-  add("groups of 128", [](DecoderCase& c) { c.group = 128; c.layers = 1; });
-  add("8 bits", [](DecoderCase& c) { c.format = WeightFormat::affine8; c.layers = 1; });
+  add("groups of 32", [](DecoderCase& c) {
+    c.group = 32;
+    c.head_size = 128;
+    c.heads = 7;
+    c.kv_heads = 7;
+  });
+  add("groups of 128", [](DecoderCase& c) {
+    c.group = 128;
+    c.layers = 1;
+  });
+  add("8 bits", [](DecoderCase& c) {
+    c.format = WeightFormat::affine8;
+    c.layers = 1;
+  });
   for (size_t i = 3; i < cases.size(); i++) {
     check_case(cases[i], few);
   }

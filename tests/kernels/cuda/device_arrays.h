@@ -20,7 +20,8 @@ namespace mlxx::kernels::cuda {
 inline void require(int status, const char* what) {
   if (status != cudaSuccess) {
     std::printf(
-        "FAIL %s: %s\n", what,
+        "FAIL %s: %s\n",
+        what,
         cudaGetErrorString(static_cast<cudaError_t>(status)));
     std::exit(1);
   }
@@ -70,7 +71,10 @@ class Pool {
     T* p = make<T>(host.size());
     require(
         cudaMemcpy(
-            p, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
+            p,
+            host.data(),
+            host.size() * sizeof(T),
+            cudaMemcpyHostToDevice),
         "upload");
     return p;
   }
@@ -83,8 +87,7 @@ template <typename T>
 std::vector<T> download(const T* p, size_t count) {
   std::vector<T> host(count);
   require(
-      cudaMemcpy(
-          host.data(), p, count * sizeof(T), cudaMemcpyDeviceToHost),
+      cudaMemcpy(host.data(), p, count * sizeof(T), cudaMemcpyDeviceToHost),
       "download");
   return host;
 }
@@ -123,7 +126,12 @@ struct HostMatrix {
   std::vector<uint8_t> scales8;
   std::vector<float> values;  // [rows, columns]
 
-  HostMatrix(WeightFormat format, int group, int rows, int columns, uint32_t seed) {
+  HostMatrix(
+      WeightFormat format,
+      int group,
+      int rows,
+      int columns,
+      uint32_t seed) {
     shape.rows = rows;
     shape.columns = columns;
     shape.format = format;
@@ -204,8 +212,8 @@ struct HostMatrix {
   }
 };
 
-inline PackedMatrix make_packed(
-    Pool& pool, WeightFormat format, int group, int rows, int columns) {
+inline PackedMatrix
+make_packed(Pool& pool, WeightFormat format, int group, int rows, int columns) {
   PackedMatrix m;
   m.rows = rows;
   m.columns = columns;

@@ -43,7 +43,9 @@ struct DecoderCase {
 class TestDecoder {
  public:
   TestDecoder(Pool& pool, const DecoderCase& c, int blocks)
-      : c_(c), pool_(pool), random_(static_cast<uint32_t>(c.name.size() * 77 + c.head_size)) {
+      : c_(c),
+        pool_(pool),
+        random_(static_cast<uint32_t>(c.name.size() * 77 + c.head_size)) {
     device.hidden_size = c.size;
     device.heads = c.heads;
     device.kv_heads = c.kv_heads;
@@ -135,12 +137,14 @@ class TestDecoder {
 
   // Logits of a token after `length` tokens in `blocks`, which it is not
   // written into.
-  std::vector<float> step(int token, int length, const std::vector<int>& blocks) const {
+  std::vector<float> step(int token, int length, const std::vector<int>& blocks)
+      const {
     const int size = c_.size;
     const int dims = c_.head_size;
     std::vector<float> x(size);
     for (int i = 0; i < size; i++) {
-      x[i] = rounded(embedding_.values[static_cast<size_t>(token) * size + i]) * 5;
+      x[i] =
+          rounded(embedding_.values[static_cast<size_t>(token) * size + i]) * 5;
     }
     for (int l = 0; l < c_.layers; l++) {
       const Layer& h = host_[l];
@@ -162,7 +166,9 @@ class TestDecoder {
         place(h, head, length, &qkv[static_cast<size_t>(head) * dims]);
       }
       auto attended = attend(h, d, l, length, blocks, qkv);
-      auto add = [&](std::vector<float> branch, const std::vector<float>& w, const Norm& n) {
+      auto add = [&](std::vector<float> branch,
+                     const std::vector<float>& w,
+                     const Norm& n) {
         branch = normed(w, n, branch);
         for (int i = 0; i < size; i++) {
           x[i] += c_.multiplier * branch[i];
@@ -232,8 +238,11 @@ class TestDecoder {
     return n;
   }
   Matrix linear(
-      Linear& to, const std::vector<int>& parts, int columns,
-      bool gate_up = false, bool with_bias = true) {
+      Linear& to,
+      const std::vector<int>& parts,
+      int columns,
+      bool gate_up = false,
+      bool with_bias = true) {
     Matrix m;
     m.columns = columns;
     for (int rows : parts) {
@@ -243,9 +252,16 @@ class TestDecoder {
     int first = 0;
     for (size_t i = 0; i < parts.size(); i++) {
       HostMatrix part(c_.format, c_.group, parts[i], columns, random_.bits());
-      RowOrder order = !gate_up ? RowOrder::plain : i ? RowOrder::up : RowOrder::gate;
+      RowOrder order = !gate_up ? RowOrder::plain
+          : i                   ? RowOrder::up
+                                : RowOrder::gate;
       require(
-          pack(part.on_device(pool_), to.matrix, order, gate_up ? 0 : first, nullptr),
+          pack(
+              part.on_device(pool_),
+              to.matrix,
+              order,
+              gate_up ? 0 : first,
+              nullptr),
           "pack");
       first += parts[i];
       m.values.insert(m.values.end(), part.values.begin(), part.values.end());
@@ -263,7 +279,9 @@ class TestDecoder {
     }
     return m;
   }
-  static std::vector<float> product(const Matrix& m, const std::vector<float>& x) {
+  static std::vector<float> product(
+      const Matrix& m,
+      const std::vector<float>& x) {
     std::vector<float> y(m.rows);
     for (int r = 0; r < m.rows; r++) {
       float sum = m.bias.empty() ? 0 : m.bias[r];
@@ -276,7 +294,9 @@ class TestDecoder {
     return y;
   }
   std::vector<float> normed(
-      const std::vector<float>& weight, const Norm& norm, std::vector<float> x) const {
+      const std::vector<float>& weight,
+      const Norm& norm,
+      std::vector<float> x) const {
     if (norm.kind == Norm::Kind::none) {
       return x;
     }
@@ -308,7 +328,8 @@ class TestDecoder {
       case Activation::gelu:
         return v / 2 * (1 + std::erf(v / std::sqrt(2.f)));
       case Activation::gelu_tanh:
-        return v / 2 * (1 + std::tanh(0.79788456f * (v + 0.044715f * v * v * v)));
+        return v / 2 *
+            (1 + std::tanh(0.79788456f * (v + 0.044715f * v * v * v)));
       default:
         return v > 0 ? v * v : 0;
     }
@@ -340,14 +361,19 @@ class TestDecoder {
     }
     for (int i = 0; i < dims; i++) {
       if (!is_key && c_.query_beta != 0) {
-        x[i] *= 1 + c_.query_beta * std::log1p(static_cast<float>(position / 100));
+        x[i] *=
+            1 + c_.query_beta * std::log1p(static_cast<float>(position / 100));
       }
       x[i] = rounded(x[i]);
     }
   }
   std::vector<float> attend(
-      const Layer& h, const DecoderLayer& d, int layer, int length,
-      const std::vector<int>& blocks, const std::vector<float>& qkv) const {
+      const Layer& h,
+      const DecoderLayer& d,
+      int layer,
+      int length,
+      const std::vector<int>& blocks,
+      const std::vector<float>& qkv) const {
     const int dims = c_.head_size;
     std::vector<float> out(static_cast<size_t>(c_.heads) * dims);
     const int first = d.window ? std::max(0, length + 1 - d.window) : 0;
@@ -355,9 +381,12 @@ class TestDecoder {
       const int kv_head = head / (c_.heads / c_.kv_heads);
       auto numbers = [&](int token, int part) {
         if (token == length) {
-          return &qkv[static_cast<size_t>(c_.heads + part * c_.kv_heads + kv_head) * dims];
+          return &qkv
+              [static_cast<size_t>(c_.heads + part * c_.kv_heads + kv_head) *
+               dims];
         }
-        size_t at = (static_cast<size_t>(layer) * 2 + part) * c_.kv_heads + kv_head;
+        size_t at =
+            (static_cast<size_t>(layer) * 2 + part) * c_.kv_heads + kv_head;
         return &kv[blocks[token / 64]][(at * 64 + token % 64) * dims];
       };
       std::vector<double> scores;
@@ -366,7 +395,8 @@ class TestDecoder {
         const float* k = numbers(j, 0);
         double s = 0;
         for (int i = 0; i < dims; i++) {
-          s += static_cast<double>(qkv[static_cast<size_t>(head) * dims + i]) * k[i];
+          s += static_cast<double>(qkv[static_cast<size_t>(head) * dims + i]) *
+              k[i];
         }
         s *= d.attention_scale;
         if (d.softcap > 0) {
@@ -386,7 +416,8 @@ class TestDecoder {
         }
       }
       for (int i = 0; i < dims; i++) {
-        out[static_cast<size_t>(head) * dims + i] = rounded(static_cast<float>(mean[i] / sum));
+        out[static_cast<size_t>(head) * dims + i] =
+            rounded(static_cast<float>(mean[i] / sum));
       }
     }
     return out;

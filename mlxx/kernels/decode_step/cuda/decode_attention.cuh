@@ -11,126 +11,9 @@
 
 #include <cooperative_groups.h>
 
-#include "mlxx/kernels/decode_step/cuda/decoder_cuda.h"
-#include "mlxx/kernels/decode_step/cuda/device_math.cuh"
+#include "mlxx/kernels/decode_step/cuda/placed_heads.cuh"
 
 namespace mlxx::kernels::cuda {
-
-inline constexpr int kGroupTokens = 4096;
-inline constexpr int kUnit = 16;       // tokens
-inline constexpr int kHeadTile = 8;    // query heads of a block
-inline constexpr int kMostSplits = 8;  // blocks of a cluster
-inline constexpr float kLog2E = 1.44269504f;
-
-struct Attention {
-  const bf16* qkv = nullptr;  // [rows, (heads + 2 kv_heads) * D]
-  void* const* blocks = nullptr;
-  int blocks_stride = 0;
-  const int32_t* lengths = nullptr;
-  size_t keys_at = 0;  // bytes, of the layer in a block
-  int heads = 0;
-  int kv_heads = 0;
-  const float2* turns = nullptr;  // [rows, turns_stride]: cosine, sine
-  int turns_stride = 0;
-  int rotated = 0;  // numbers of a head
-  bool pairs = false;
-  HeadNorm q_norm;
-  HeadNorm k_norm;
-  float query_beta = 0;
-  int query_original_length = 1;
-  float scale = 1;
-  float softcap = 0;
-  const float* sinks = nullptr;
-  int window = 0;
-  Rows out;
-  int splits = 1;
-  int groups = 1;
-  float* group_sums = nullptr;     // [rows, heads, groups, D]
-  float2* group_states = nullptr;  // [rows, heads, groups]: maximum, sum
-  Ahead ahead[2];
-};
-
-// A head of queries or the new key, normed and rotated, as a warp's work in two
-// parts, so that several heads' loads are under way at once.
-template <int D>
-struct HeadTurns {
-  static constexpr int kOwn = (D + 31) / 32;  // numbers of a lane
-  float2 turn[kOwn];
-
-  static __device__ __forceinline__ int pair_of(const Attention& p, int d) {
-    const int half = p.rotated / 2;
-    return p.pairs ? d >> 1 : d < half ? d : d - half;
-  }
-  __device__ __forceinline__ void load(const Attention& p, int row) {
-    const float2* turns = p.turns + static_cast<size_t>(row) * p.turns_stride;
-#pragma unroll
-    for (int i = 0; i < kOwn; i++) {
-      int d = (threadIdx.x & 31) + 32 * i;
-      turn[i] = d < p.rotated ? turns[pair_of(p, d)] : make_float2(1, 0);
-    }
-  }
-};
-
-template <int D>
-struct PlacedHead {
-  static constexpr int kOwn = (D + 31) / 32;
-  float x[kOwn];
-
-  __device__ __forceinline__ void load(const bf16* from) {
-#pragma unroll
-    for (int i = 0; i < kOwn; i++) {
-      int d = (threadIdx.x & 31) + 32 * i;
-      x[i] = D % 32 == 0 || d < D ? __bfloat162float(from[d]) : 0.f;
-    }
-  }
-  // `scratch`: D floats of the warp.
-  __device__ __forceinline__ void place(
-      const Attention& p,
-      const HeadTurns<D>& turns,
-      const HeadNorm& norm,
-      int head,
-      float factor,
-      float* scratch,
-      bf16* to) {
-    const int lane = threadIdx.x & 31;
-    float scale = factor;
-    if (norm.weight) {
-      float sum = 0;
-#pragma unroll
-      for (int i = 0; i < kOwn; i++) {
-        sum += x[i] * x[i];
-      }
-      scale *= rsqrtf(sum_of_warp(sum) / D + norm.eps);
-    }
-    const float* weight =
-        norm.weight ? norm.weight + (norm.own ? head * D : 0) : nullptr;
-#pragma unroll
-    for (int i = 0; i < kOwn; i++) {
-      int d = lane + 32 * i;
-      if (d < D) {
-        x[i] *= weight ? scale * weight[d] : scale;
-        scratch[d] = x[i];
-      }
-    }
-    __syncwarp();
-    const int half = p.rotated / 2;
-#pragma unroll
-    for (int i = 0; i < kOwn; i++) {
-      int d = lane + 32 * i;
-      if (d < D) {
-        float v = x[i];
-        if (d < p.rotated) {
-          bool second = p.pairs ? d & 1 : d >= half;
-          float other =
-              scratch[p.pairs ? d ^ 1 : (second ? d - half : d + half)];
-          v = v * turns.turn[i].x + (second ? other : -other) * turns.turn[i].y;
-        }
-        to[d] = __float2bfloat16(v);
-      }
-    }
-    __syncwarp();
-  }
-};
 
 __device__ __forceinline__ unsigned transpose(unsigned v) {
   unsigned r;
@@ -285,13 +168,6 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
   if (u <= last_unit) {
     load_keys(u);
     load_values(u);
-  }
-  if (lane == 0) {
-    unsigned block =
-        (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned parts = gridDim.x * gridDim.y * gridDim.z * WARPS;
-    prefetch(p.ahead[0], block * WARPS + warp, parts);
-    prefetch(p.ahead[1], block * WARPS + warp, parts);
   }
   let_next_start();
   wait_for_previous();
@@ -482,8 +358,9 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     }
   }
   __syncthreads();
-  // Shares of the heads' numbers: each block of the cluster ends one.
-  const int piece = count * D / splits;
+  // Each block of the cluster ends a share of every head's numbers; a warp
+  // joins whole heads.
+  const int share = D / splits;
   auto shrink_to = [](float most, float now) {
     return most == -INFINITY ? 0.f : exp2f(most - now);
   };
@@ -492,36 +369,45 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
   }
 #endif
-  for (int e = threadIdx.x; e < count * D; e += WARPS * 32) {
-    int h = e / D;
-    int d = e % D;
+  for (int h = warp; h < count; h += WARPS) {
     float now = -INFINITY;
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
       now = fmaxf(now, warp_states[i][h].x);
     }
-    float sum = 0;
+    float shrink[WARPS];
     float weights = 0;
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
-      float shrink = shrink_to(warp_states[i][h].x, now);
-      sum += warp_sums[i][h][d] * shrink;
-      weights += warp_states[i][h].y * shrink;
+      shrink[i] = shrink_to(warp_states[i][h].x, now);
+      weights += warp_states[i][h].y * shrink[i];
     }
-    float2 state = make_float2(now, weights);
-#if __CUDA_ARCH__ >= 900
-    if (splits > 1) {
-      int owner = e / piece;
-      cluster.map_shared_rank(received, owner)[split * piece + e % piece] = sum;
-      if (d < splits) {
-        *cluster.map_shared_rank(&received_states[split][h], d) = state;
+#pragma unroll
+    for (int d = lane; d < D; d += 32) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < WARPS; i++) {
+        sum += warp_sums[i][h][d] * shrink[i];
       }
-      continue;
-    }
+      // received[split][head][share]
+      int owner = d * splits / D;
+      int at = (split * kHeadTile + h) * share + d - owner * share;
+#if __CUDA_ARCH__ >= 900
+      if (splits > 1) {
+        cluster.map_shared_rank(received, owner)[at] = sum;
+        continue;
+      }
 #endif
-    received[e] = sum;
-    if (d == 0) {
-      received_states[0][h] = state;
+      received[at] = sum;
+    }
+    if (lane < splits) {
+      float2* to = &received_states[split][h];
+#if __CUDA_ARCH__ >= 900
+      if (splits > 1) {
+        to = cluster.map_shared_rank(to, lane);
+      }
+#endif
+      *to = make_float2(now, weights);
     }
   }
 #if __CUDA_ARCH__ >= 900
@@ -533,10 +419,7 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
 #else
   __syncthreads();
 #endif
-  for (int i = threadIdx.x; i < piece; i += WARPS * 32) {
-    int e = split * piece + i;
-    int h = e / D;
-    int d = e % D;
+  for (int h = warp; h < count; h += WARPS) {
     float now = -INFINITY;
     for (int s = 0; s < splits; s++) {
       now = fmaxf(now, received_states[s][h].x);
@@ -546,23 +429,38 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
       sink = p.sinks[head + h] * kLog2E;
       now = fmaxf(now, sink);
     }
-    float sum = 0;
+    float shrink[kMostSplits];
     float weights = 0;
-    for (int s = 0; s < splits; s++) {
-      float shrink = shrink_to(received_states[s][h].x, now);
-      sum += received[s * piece + i] * shrink;
-      weights += received_states[s][h].y * shrink;
+#pragma unroll
+    for (int s = 0; s < kMostSplits; s++) {
+      shrink[s] = 0;
+      if (s < splits) {
+        shrink[s] = shrink_to(received_states[s][h].x, now);
+        weights += received_states[s][h].y * shrink[s];
+      }
     }
     if (p.groups == 1) {
       weights += shrink_to(sink, now);
-      p.out.data[p.out.at(row, (head + h) * D + d)] =
-          __float2bfloat16(sum / weights);
-      continue;
     }
-    size_t at =
+    const size_t at =
         (static_cast<size_t>(row) * p.heads + head + h) * p.groups + group;
-    p.group_sums[at * D + d] = sum;
-    if (d == 0) {
+    for (int i = lane; i < share; i += 32) {
+      float sum = 0;
+#pragma unroll
+      for (int s = 0; s < kMostSplits; s++) {
+        if (s < splits) {
+          sum += received[(s * kHeadTile + h) * share + i] * shrink[s];
+        }
+      }
+      const int d = split * share + i;
+      if (p.groups == 1) {
+        p.out.data[p.out.at(row, (head + h) * D + d)] =
+            __float2bfloat16(sum / weights);
+      } else {
+        p.group_sums[at * D + d] = sum;
+      }
+    }
+    if (p.groups > 1 && split == 0 && lane == 0) {
       p.group_states[at] = make_float2(now, weights);
     }
   }

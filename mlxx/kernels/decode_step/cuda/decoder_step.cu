@@ -203,16 +203,9 @@ class StepLauncher {
   void multiply(Product p, const Linear& linear) {
     const PackedMatrix& m = linear.matrix;
     ProductShape shape = product_shape(p.strips, p.tiles, hopper_);
-    if (p.strips < 2048 &&
-        tuning_.shapes
-                [p.tiles > 128        ? 2
-                     : p.strips > 320 ? (p.strips > 1000 ? 3 : 0)
-                                      : 1] >= 0) {
-      shape.rows = static_cast<RowsShape>(
-          tuning_.shapes
-              [p.tiles > 128        ? 2
-                   : p.strips > 320 ? (p.strips > 1000 ? 3 : 0)
-                                    : 1]);
+    int kind = p.tiles > 128 ? 2 : p.strips > 1000 ? 3 : p.strips > 320 ? 0 : 1;
+    if (tuning_.shapes[kind] >= 0) {
+      shape.rows = static_cast<RowsShape>(tuning_.shapes[kind]);
     }
     if (tuning_.ranks > 0) {
       shape.ranks = std::min(shape.ranks, tuning_.ranks);
@@ -319,16 +312,6 @@ class StepLauncher {
     if (hopper_) {
       p.splits = in_.rows <= kNarrow || in_.deterministic ? tuning_.few_splits
                                                           : tuning_.many_splits;
-    }
-    // Attention waits more than it reads: the next weights come meanwhile.
-    size_t left = tuning_.fetch_next;
-    const Linear* next[2] = {&layer.o, &layer.gate_up};
-    for (int i = 0; i < 2; i++) {
-      if (*next[i] && left > 0) {
-        size_t bytes = packed_size(next[i]->matrix).codes;
-        p.ahead[i] = {next[i]->matrix.codes, std::min(left, bytes)};
-        left -= p.ahead[i].bytes;
-      }
     }
     check(launch_attention(p, d_.head_size, in_.rows, hopper_, stream_));
   }

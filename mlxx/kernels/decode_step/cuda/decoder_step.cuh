@@ -6,12 +6,13 @@ namespace mlxx::kernels::cuda {
 
 // What the benchmark varies.
 struct StepTuning {
-  size_t fetch_next = 0;  // bytes of the next ones that attention brings
-  int few_splits = 4;     // of attention, up to 8 rows
-  int many_splits = 2;
+  int few_splits = 4;   // of attention, up to 8 rows
+  int many_splits = 2;  // above
+  // RowsShape of qkv, o, down, gate and up; -1: as product_shape() has it.
   int shapes[4] = {-1, -1, -1, -1};
-  int ranks = 0;
-  bool attention = true;  // left out, to time the rest
+  int ranks = 0;  // at most so many of a wide product; 0: any
+  // Left out, to time the rest.
+  bool attention = true;
   bool products = true;
 };
 

@@ -53,34 +53,6 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-// Memory that this or a later kernel reads, brought into L2 while the memory
-// would idle.
-struct Ahead {
-  const void* from = nullptr;  // aligned to 16
-  size_t bytes = 0;            // a multiple of 16
-};
-
-__device__ __forceinline__ void prefetch_piece(
-    const char* from,
-    unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
-      "r"(bytes));
-#endif
-}
-
-// `part` of `parts` of it, in pieces; called by one lane of each warp.
-__device__ __forceinline__ void
-prefetch(const Ahead& ahead, unsigned part, unsigned parts) {
-  constexpr size_t kPiece = 8192;
-  for (size_t at = part * kPiece; at < ahead.bytes; at += parts * kPiece) {
-    prefetch_piece(
-        static_cast<const char*>(ahead.from) + at,
-        static_cast<unsigned>(min(kPiece, ahead.bytes - at)));
-  }
-}
-
 __device__ __forceinline__ unsigned pack_pair(float low, float high) {
   __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<unsigned*>(&pair);

@@ -19,20 +19,14 @@ Status launch(
     const LaunchShape& shape,
     Stream stream,
     const ARGUMENTS&... arguments) {
-  // All kernels divide a multiprocessor's memory alike: one that wants it
-  // divided otherwise can't start before the previous one has left.
-  cudaError_t status = cudaFuncSetAttribute(
-      kernel,
-      cudaFuncAttributePreferredSharedMemoryCarveout,
-      cudaSharedmemCarveoutMaxShared);
-  if (status == cudaSuccess && shape.shared > 48 * 1024) {
-    status = cudaFuncSetAttribute(
+  if (shape.shared > 48 * 1024) {
+    cudaError_t status = cudaFuncSetAttribute(
         kernel,
         cudaFuncAttributeMaxDynamicSharedMemorySize,
         static_cast<int>(shape.shared));
-  }
-  if (status != cudaSuccess) {
-    return status;
+    if (status != cudaSuccess) {
+      return status;
+    }
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;

@@ -12,8 +12,9 @@ namespace mlxx::kernels::cuda {
 
 template <typename TILE, int WARPS, int STRIPS>
 struct RowsMemory {
-  static constexpr int kStage = STRIPS * TileCopy<TILE>::kBytes;  // of a warp
-  static constexpr int kMost = 57344;  // so that 4 blocks fit
+  static constexpr int kStage =
+      STRIPS * TileCopy<TILE, STRIPS>::kBytes;  // of a warp
+  static constexpr int kMost = 57344;           // so that 4 blocks fit
   static constexpr int kFit = kMost / (WARPS * kStage);
   static constexpr int kRing = kFit < 2 ? 2 : kFit;
   static constexpr size_t kBytes = size_t{WARPS} * kRing * kStage;
@@ -23,11 +24,15 @@ struct RowsMemory {
 template <typename TILE, int WARPS, int STRIPS>
 __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
     rows_product(const __grid_constant__ Product p) {
-  static_assert(STRIPS * 4 <= WARPS, "a thread ends at most one sum");
+  static_assert(WARPS % 2 == 0, "scales may be of two tiles");
   using Memory = RowsMemory<TILE, WARPS, STRIPS>;
-  using Copy = TileCopy<TILE>;
+  using Copy = TileCopy<TILE, STRIPS>;
   constexpr int kRing = Memory::kRing;
   constexpr int kNorms = (8 + WARPS - 1) / WARPS;  // rows of a warp
+  // Sums that a thread ends: column threadIdx.x % 16 of row threadIdx.x / 16 %
+  // 8 of strips threadIdx.x / 128 + i * WARPS / 4.
+  constexpr int kEnds = (STRIPS * 4 + WARPS - 1) / WARPS;
+  static_assert(WARPS % 4 == 0, "a strip's sums are of 4 warps");
   extern __shared__ __align__(128) char memory[];
   __shared__ float inverse_rms[8];
   const int lane = threadIdx.x & 31;
@@ -43,26 +48,25 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
   char* ring = memory + warp * (kRing * Memory::kStage);
   const unsigned ring_at = shared_address(ring);
   // Warp w has tiles w, w + WARPS, ...
+  const int count = (p.tiles - warp + WARPS - 1) / WARPS;
+  Copy copy(p, strip, warp, lane);
 #pragma unroll
   for (int i = 0; i < kRing; i++) {
-    int tile = warp + i * WARPS;
-    if (tile < p.tiles) {
-      Copy::template start<STRIPS>(
-          ring_at + i * Memory::kStage,
-          p,
-          strip,
-          tile,
-          lane);
+    if (i < count) {
+      copy.template start<WARPS>(ring_at + i * Memory::kStage, lane);
     }
     end_copies();
   }
-  // Where this thread's sum goes.
   const int end_strip = threadIdx.x >> 7;
   const int end_row = threadIdx.x >> 4 & 7;
   const int end_column = threadIdx.x & 15;
-  EndInputs end;
-  if (end_strip < STRIPS) {
-    load_constants(p, (first + end_strip) * 16 + end_column, end);
+  EndInputs end[kEnds];
+#pragma unroll
+  for (int i = 0; i < kEnds; i++) {
+    int s = end_strip + i * (WARPS / 4);
+    if (s < STRIPS) {
+      load_constants(p, (first + s) * 16 + end_column, end[i]);
+    }
   }
   let_next_start();
   wait_for_previous();
@@ -70,17 +74,18 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
                        p.x.data + static_cast<size_t>(g) * p.x.stride) +
       t;
   const bool on = g < p.rows;
-  uint4 in[2];
-  auto load_x = [&](int tile) {
-    in[0] = in[1] = make_uint4(0, 0, 0, 0);
-    if (on && tile < p.tiles) {
-      in[0] = x[tile * 8];
-      in[1] = x[tile * 8 + 4];
+  x += warp * 8;
+  uint4 in[2] = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
+  if (on && count > 0) {
+    in[0] = x[0];
+    in[1] = x[4];
+  }
+#pragma unroll
+  for (int i = 0; i < kEnds; i++) {
+    int s = end_strip + i * (WARPS / 4);
+    if (s < STRIPS) {
+      load_stream(p, end_row, (first + s) * 16 + end_column, end[i]);
     }
-  };
-  load_x(warp);
-  if (end_strip < STRIPS) {
-    load_stream(p, end_row, (first + end_strip) * 16 + end_column, end);
   }
   RowSquares squares[kNorms];
   if (p.squares) {
@@ -92,27 +97,21 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
 
   const unsigned ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
   float acc[STRIPS][4] = {};
-  int slot = 0;
-  for (int tile = warp; tile < p.tiles; tile += WARPS) {
+  int slot = 0;  // bytes
+  for (int left = count; left > 0; left--) {
     wait_for_copies<kRing - 1>();
     __syncwarp();
     TILE w[STRIPS];
 #pragma unroll
     for (int s = 0; s < STRIPS; s++) {
-      Copy::read(w[s], ring + slot * Memory::kStage + s * Copy::kBytes, lane);
+      Copy::read(w[s], ring + slot + s * Copy::kBytes, lane);
     }
     __syncwarp();
-    const int next = tile + kRing * WARPS;
-    if (next < p.tiles) {
-      Copy::template start<STRIPS>(
-          ring_at + slot * Memory::kStage,
-          p,
-          strip,
-          next,
-          lane);
+    if (left > kRing) {
+      copy.template start<WARPS>(ring_at + slot, lane);
     }
     end_copies();
-    slot = slot + 1 == kRing ? 0 : slot + 1;
+    slot = slot == (kRing - 1) * Memory::kStage ? 0 : slot + Memory::kStage;
     const unsigned f[8] = {
         in[0].x,
         in[0].y,
@@ -122,7 +121,11 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
         in[1].y,
         in[1].z,
         in[1].w};
-    load_x(tile + WARPS);
+    x += WARPS * 8;
+    if (on && left > 1) {
+      in[0] = x[0];
+      in[1] = x[4];
+    }
     float z[2][4] = {};
     if constexpr (TILE::kNeedsSums) {
       constexpr int kSecond = TILE::kSums - 1;
@@ -135,9 +138,6 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
     for (int s = 0; s < STRIPS; s++) {
       w[s].accumulate(f, z, acc[s], t);
     }
-  }
-  if (p.ahead.bytes && threadIdx.x == 0) {
-    prefetch(p.ahead, blockIdx.x, gridDim.x);
   }
 
   // sums[warp][strip][lane][4] where the ring was.
@@ -160,24 +160,28 @@ __global__ void __launch_bounds__(WARPS * 32, 32 / WARPS)
     }
   }
   __syncthreads();
-  if (end_strip >= STRIPS) {
-    return;
-  }
   const int from = (end_column & 7) * 4 + (end_row >> 1);
   const int part = (end_row & 1) + (end_column >= 8 ? 2 : 0);
-  float sum = 0;
 #pragma unroll
-  for (int i = 0; i < WARPS; i++) {
-    sum += sums[((i * STRIPS + end_strip) * 32 + from) * 4 + part];
+  for (int i = 0; i < kEnds; i++) {
+    const int s = end_strip + i * (WARPS / 4);
+    if (s >= STRIPS) {
+      return;
+    }
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < WARPS; k++) {
+      sum += sums[((k * STRIPS + s) * 32 + from) * 4 + part];
+    }
+    finish(
+        p,
+        end_row,
+        first + s,
+        end_column,
+        sum,
+        p.squares ? inverse_rms[end_row] : 1.f,
+        end[i]);
   }
-  finish(
-      p,
-      end_row,
-      first + end_strip,
-      end_column,
-      sum,
-      p.squares ? inverse_rms[end_row] : 1.f,
-      end);
 }
 
 }  // namespace mlxx::kernels::cuda

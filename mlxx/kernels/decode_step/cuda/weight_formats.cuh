@@ -67,10 +67,10 @@ struct AffineScales {
     float b0 = fmaf(-offset, s0, high_half(pair[i].x));
     float s1 = low_half(pair[i].y);
     float b1 = fmaf(-offset, s1, high_half(pair[i].y));
-    acc[0] += s0 * c[0] + b0 * z[0];
-    acc[1] += s0 * c[1] + b0 * z[1];
-    acc[2] += s1 * c[2] + b1 * z[0];
-    acc[3] += s1 * c[3] + b1 * z[1];
+    acc[0] = fmaf(s0, c[0], fmaf(b0, z[0], acc[0]));
+    acc[1] = fmaf(s0, c[1], fmaf(b0, z[1], acc[1]));
+    acc[2] = fmaf(s1, c[2], fmaf(b1, z[0], acc[2]));
+    acc[3] = fmaf(s1, c[3], fmaf(b1, z[1], acc[3]));
   }
 };
 
@@ -375,40 +375,60 @@ struct Tile<WeightFormat::bfloat16, 0> {
   }
 };
 
-// A warp's copy of a tile's numbers and scales in shared memory: what a lane
-// copies and what it reads back is its own, but for the scales.
-template <typename TILE>
+// A warp's copies of tiles in shared memory, numbers and scales: what a lane
+// copies and reads back is its own, but for the scales. Tiles of STRIPS strips
+// lie one after another.
+template <typename TILE, int STRIPS>
 struct TileCopy {
   static constexpr int kCodeBytes = 512 * TILE::kCodes;
   static constexpr int kBytes = kCodeBytes + TILE::kScaleBytes;
-  static constexpr int kScaleChunks = TILE::kScaleBytes / 16;
+  static constexpr int kChunks = TILE::kScaleBytes / 16;
+  static_assert(kChunks * STRIPS <= 32, "one for a lane");
+  const char* codes[STRIPS];
+  const char* scales;
+  unsigned scale_to;
 
-  // Of a tile for each of STRIPS strips, one after another; asynchronous.
-  template <int STRIPS>
-  static __device__ __forceinline__ void
-  start(unsigned to, const Product& p, const int* strip, int tile, int lane) {
+  __device__ __forceinline__
+  TileCopy(const Product& p, const int* strip, int tile, int lane) {
 #pragma unroll
     for (int s = 0; s < STRIPS; s++) {
-      size_t at = static_cast<size_t>(strip[s]) * p.tiles + tile;
-      const uint4* from = p.codes + at * (32 * TILE::kCodes) + lane;
+      codes[s] = reinterpret_cast<const char*>(p.codes) +
+          (static_cast<size_t>(strip[s]) * p.tiles + tile) * kCodeBytes +
+          lane * 16;
+    }
+    scales = nullptr;
+    scale_to = 0;
+    if constexpr (kChunks > 0) {
+      if (lane < kChunks * STRIPS) {
+        int s = lane / kChunks;
+        int row = strip[0];
 #pragma unroll
-      for (int i = 0; i < TILE::kCodes; i++) {
-        copy_16(to + s * kBytes + (32 * i + lane) * 16, from + 32 * i);
+        for (int i = 1; i < STRIPS; i++) {
+          row = s == i ? strip[i] : row;
+        }
+        size_t at = static_cast<size_t>(row) * p.tiles + tile;
+        scales = static_cast<const char*>(p.scales) +
+            at / TILE::kScaleTiles * TILE::kScaleBytes + lane % kChunks * 16;
+        scale_to = s * kBytes + kCodeBytes + lane % kChunks * 16;
       }
     }
-    if constexpr (kScaleChunks > 0) {
-      constexpr int kChunks = kScaleChunks * STRIPS;
-      static_assert(kChunks <= 32, "one for a lane");
-      if (lane < kChunks) {
-        int s = lane / kScaleChunks;
-        int i = lane % kScaleChunks;
-        size_t at = static_cast<size_t>(
-                        STRIPS == 1 || s == 0 ? strip[0] : strip[STRIPS - 1]) *
-                p.tiles +
-            tile;
-        const uint4* from = static_cast<const uint4*>(p.scales) +
-            at / TILE::kScaleTiles * kScaleChunks + i;
-        copy_16(to + s * kBytes + kCodeBytes + i * 16, from);
+  }
+  // Starts copying to `to`; the next copy is ADVANCE tiles further.
+  template <int ADVANCE>
+  __device__ __forceinline__ void start(unsigned to, int lane) {
+    static_assert(ADVANCE % TILE::kScaleTiles == 0, "whole scales");
+#pragma unroll
+    for (int s = 0; s < STRIPS; s++) {
+#pragma unroll
+      for (int i = 0; i < TILE::kCodes; i++) {
+        copy_16(to + s * kBytes + i * 512 + lane * 16, codes[s] + i * 512);
+      }
+      codes[s] += ADVANCE * kCodeBytes;
+    }
+    if constexpr (kChunks > 0) {
+      if (lane < kChunks * STRIPS) {
+        copy_16(to + scale_to, scales);
+        scales += ADVANCE / TILE::kScaleTiles * TILE::kScaleBytes;
       }
     }
   }

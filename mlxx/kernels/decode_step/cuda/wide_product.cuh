@@ -21,7 +21,7 @@ inline constexpr int kWideShare = 2;  // warps of a pair of strips
 template <typename TILE, int CORES>
 struct WideMemory {
   static constexpr int kInput = kWideShare * CORES * 1024;  // bytes
-  static constexpr int kOfWarp = 2 * TileCopy<TILE>::kBytes;
+  static constexpr int kOfWarp = 2 * TileCopy<TILE, 2>::kBytes;
   static constexpr int kStage = kInput + 8 * kOfWarp;
   // [ranks][strips / ranks][rows][16], apart from what others still use
   static constexpr size_t kReceived = size_t{kWideStrips} * CORES * 8 * 16 * 4;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(256, 2)
     wide_product(const __grid_constant__ Product p, int ranks) {
   namespace cg = cooperative_groups;
   using Memory = WideMemory<TILE, CORES>;
-  using Copy = TileCopy<TILE>;
+  using Copy = TileCopy<TILE, 2>;
   constexpr int kStages = Memory::kStages;
   extern __shared__ __align__(128) char memory[];
   __shared__ float inverse_rms[CORES * 8];
@@ -80,37 +80,41 @@ __global__ void __launch_bounds__(256, 2)
   const int stages = (max(end - begin, 0) + kWideShare - 1) / kWideShare;
 
   const unsigned memory_at = shared_address(memory);
-  auto fetch_weights = [&](int stage) {
-    int tile = begin + stage * kWideShare + share;
-    if (tile < end) {
-      Copy::template start<2>(
-          memory_at + stage % kStages * Memory::kStage + Memory::kInput +
-              warp * Memory::kOfWarp,
-          p,
-          strip,
-          tile,
-          lane);
+  Copy copy(p, strip, begin + share, lane);
+  // Of what is still to be copied; a slot is a stage's place in bytes.
+  int own_left = (max(end - begin - share, 0) + kWideShare - 1) / kWideShare;
+  int input_left = max(end - begin, 0) * (CORES * 1024) - threadIdx.x * 16;
+  const char* input = reinterpret_cast<const char*>(p.x.data) +
+      static_cast<size_t>(begin) * (CORES * 1024) + threadIdx.x * 16;
+  const unsigned input_at = memory_at + threadIdx.x * 16;
+  const unsigned weights_at =
+      memory_at + Memory::kInput + warp * Memory::kOfWarp;
+  auto fetch_weights = [&](int slot) {
+    if (own_left > 0) {
+      copy.template start<kWideShare>(weights_at + slot, lane);
     }
+    own_left--;
   };
-  auto fetch_input = [&](int stage) {
-    const char* x = reinterpret_cast<const char*>(p.x.data) +
-        static_cast<size_t>(begin + stage * kWideShare) * (CORES * 1024);
-    int bytes =
-        min(kWideShare, end - begin - stage * kWideShare) * (CORES * 1024);
-    for (int i = threadIdx.x * 16; i < bytes; i += 256 * 16) {
-      copy_16(memory_at + stage % kStages * Memory::kStage + i, x + i);
+  auto fetch_input = [&](int slot) {
+#pragma unroll
+    for (int i = 0; i < Memory::kInput; i += 4096) {
+      if (i < input_left) {
+        copy_16(input_at + slot + i, input + i);
+      }
     }
+    input += Memory::kInput;
+    input_left -= Memory::kInput;
   };
 #pragma unroll
   for (int i = 0; i < kStages - 1; i++) {
-    fetch_weights(i);
+    fetch_weights(i * Memory::kStage);
   }
   let_next_start();
   wait_for_previous();
   // The first group has all of the weights so far.
 #pragma unroll
   for (int i = 0; i < kStages - 1; i++) {
-    fetch_input(i);
+    fetch_input(i * Memory::kStage);
     end_copies();
   }
   if (p.squares) {
@@ -132,16 +136,22 @@ __global__ void __launch_bounds__(256, 2)
   // Lane's row of core (lane / 8 % 2) of columns and (lane / 16) of rows.
   const unsigned lane_at =
       ((lane >> 3 & 1) * CORES + (lane >> 4)) * 128 + (lane & 7) * 16;
+  constexpr int kLast = (kStages - 1) * Memory::kStage;
+  int read_at = 0;
+  int write_at = kLast;
+  const int own = own_left + kStages - 1;  // stages with a tile of this warp
   for (int stage = 0; stage < stages; stage++) {
     wait_for_copies<kStages - 2>();
     __syncthreads();
-    fetch_weights(stage + kStages - 1);
-    fetch_input(stage + kStages - 1);
+    fetch_weights(write_at);
+    fetch_input(write_at);
     end_copies();
-    if (begin + stage * kWideShare + share >= end) {
+    const int stage_at = read_at;
+    write_at = read_at;
+    read_at = read_at == kLast ? 0 : read_at + Memory::kStage;
+    if (stage >= own) {
       continue;
     }
-    const int stage_at = stage % kStages * Memory::kStage;
     unsigned a[2][4][4];
 #pragma unroll
     for (int s = 0; s < 2; s++) {
@@ -168,9 +178,6 @@ __global__ void __launch_bounds__(256, 2)
         }
       }
     }
-  }
-  if (p.ahead.bytes && threadIdx.x == 0) {
-    prefetch(p.ahead, blockIdx.x, gridDim.x);
   }
   wait_for_copies<0>();
   __syncthreads();
