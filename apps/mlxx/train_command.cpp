@@ -232,12 +232,14 @@ class TrainRun {
           data,
           folder_ / name,
           identity,
+          options_.is_full(),
           [&](int64_t, int64_t) {
             if (interrupt_.is_interrupted()) {
               fail(ErrorKind::cancelled, "train", "interrupted");
             }
           });
     };
+    trained_->trainable().set_training(false);
     reference_ = kept(*material_.training, "reference.safetensors");
     if (material_.validation) {
       validation_reference_ =
@@ -297,12 +299,6 @@ class TrainRun {
   void test(TrainProgress& progress) {
     std::unique_ptr<train::ReferenceScores> reference;
     if (options_.loop.objective.method == train::Method::dpo) {
-      if (options_.is_full()) {
-        fail(
-            ErrorKind::unsupported,
-            "--test",
-            "of DPO with --full: the model before training is gone");
-      }
       reference = train::live_reference(objective_, *differentiator_);
     }
     trained_->trainable().set_training(false);

@@ -231,6 +231,12 @@ void check_together(const TrainCommandOptions& options) {
         "and --recompute {} exclude each other",
         *o.recompute);
   }
+  if (o.test && o.method == "dpo" && o.is_full()) {
+    fail(
+        ErrorKind::unsupported,
+        "--test",
+        "of DPO with --full asks the model before training, which is gone");
+  }
   if (o.iters && o.epochs) {
     fail(
         ErrorKind::invalid_request,

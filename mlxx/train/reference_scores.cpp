@@ -20,9 +20,10 @@ constexpr const char* kIdentity = "identity";
 mx::array asked(
     const Objective& objective,
     const Differentiator& differentiator,
-    const data::Batch& batch) {
+    const data::Batch& batch,
+    bool reference) {
   mx::array sums =
-      objective.answer_sums(batch, differentiator.scores(batch, true));
+      objective.answer_sums(batch, differentiator.scores(batch, reference));
   mx::eval(sums);
   return sums;
 }
@@ -35,7 +36,7 @@ class LiveReference : public ReferenceScores {
       : objective_(objective), differentiator_(differentiator) {}
 
   mx::array of(const data::Batch& batch) const override {
-    return asked(objective_, differentiator_, batch);
+    return asked(objective_, differentiator_, batch, true);
   }
 
  private:
@@ -109,6 +110,7 @@ std::unique_ptr<ReferenceScores> kept_reference(
     const data::TrainingData& data,
     const fs::path& file,
     const std::string& identity,
+    bool untrained,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   std::vector<float> sums = read_sums(file, identity);
   if (!sums.empty()) {
@@ -117,7 +119,8 @@ std::unique_ptr<ReferenceScores> kept_reference(
   const int64_t all = data.batches_per_epoch();
   for (int64_t index = 0; index < all; ++index) {
     const data::Batch batch = data.batch(index);
-    const mx::array asked_sums = asked(objective, differentiator, batch);
+    const mx::array asked_sums =
+        asked(objective, differentiator, batch, !untrained);
     const HostValues<float> values(asked_sums, "reference scores");
     for (size_t i = 0; i < batch.pairs.size(); ++i) {
       const auto sample = static_cast<size_t>(sample_of(batch, batch.pairs[i]));

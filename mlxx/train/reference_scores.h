@@ -31,7 +31,8 @@ std::unique_ptr<ReferenceScores> live_reference(
 // Asks once for all samples, in the order of the first epoch, and keeps the
 // sums in `file`; one that is there with the same `identity` (model, data,
 // options) is read instead, so that a run that is taken up has the same
-// numbers. Needed where the model itself is trained. `progress` may throw.
+// numbers. Needed where the model itself is trained: it is asked as it is, with
+// `untrained`, before its first step. `progress` may throw.
 // bad_file naming a sample that a batch asks for and the file lacks.
 std::unique_ptr<ReferenceScores> kept_reference(
     const Objective& objective,
@@ -39,6 +40,7 @@ std::unique_ptr<ReferenceScores> kept_reference(
     const data::TrainingData& data,
     const std::filesystem::path& file,
     const std::string& identity,
+    bool untrained,
     const std::function<void(int64_t done, int64_t all)>& progress);
 
 }  // namespace mlxx::train

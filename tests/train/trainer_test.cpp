@@ -375,6 +375,50 @@ TEST_F(TrainerTest, MemoryStaysFlatOverRandomLengths) {
   EXPECT_LE(memory_use().peak, after_first + after_first / 8);
 }
 
+// Asked once and kept, or asked each time: the same; and what is kept is only
+// for the run that it was made for.
+TEST_F(TrainerTest, KeptReferenceIsTheLiveOne) {
+  ToyModel model;
+  const ToyDifferentiator differentiator(model);
+  const ToyData data({.samples = 8, .batch_size = 2, .pairs = true});
+  const Objective objective({.method = Method::dpo});
+  const auto live = live_reference(objective, differentiator);
+  const fs::path file = folder_.path() / "reference.safetensors";
+  int asked = 0;
+  const auto keep = [&](const std::string& identity, bool untrained) {
+    return kept_reference(
+        objective,
+        differentiator,
+        data,
+        file,
+        identity,
+        untrained,
+        [&](int64_t, int64_t) { ++asked; });
+  };
+  const auto expect_live = [&](const ReferenceScores& kept) {
+    for (int64_t i = 0; i < 2 * data.batches_per_epoch(); ++i) {
+      const auto batch = data.batch(i);
+      const auto a = numbers(live->of(batch));
+      const auto b = numbers(kept.of(batch));
+      for (size_t j = 0; j < a.size(); ++j) {
+        EXPECT_NEAR(a[j], b[j], 1e-5);
+      }
+    }
+  };
+  expect_live(*keep("one", true));
+  EXPECT_EQ(asked, 4);
+  // Training changes the model, not what it said before.
+  model.set_values(
+      {mx::add(model.values()[0], mx::array(1.0f)), model.values()[1]});
+  expect_live(*keep("one", true));
+  EXPECT_EQ(asked, 4);
+  expect_live(*keep("another", false));
+  EXPECT_EQ(asked, 8);
+  data::Batch foreign = data.batch(0);
+  foreign.samples.assign(foreign.samples.size(), 70);
+  EXPECT_ERROR(keep("another", false)->of(foreign), "bad_file", "sample 70");
+}
+
 TEST_F(TrainerTest, MetricsFileForgetsWhatComesAgain) {
   const fs::path path = folder_.path() / "metrics.jsonl";
   {
