@@ -1,11 +1,13 @@
 #pragma once
 
 // One step of a dense decoder on an NVIDIA device: one new token for each of 1
-// to 64 sequences, at most five launches a layer (seven with norms after the
-// blocks). Plain pointers into device memory, no MLX; the step can be captured
-// into a graph, since nothing that changes from step to step is read on the
-// host. Sums have a fixed order and no float atomics are used: the same input
-// gives the same bits. Compiled by nvcc; callers need no CUDA headers.
+// to 64 sequences. Five launches a layer: queries, keys and values; attention;
+// its output; gate and up; down. One more past 4,095 tokens, two more with
+// norms after the blocks, two more where queries, keys and values are apart.
+// Plain pointers into device memory, no MLX; the step can be captured into a
+// graph, since nothing that changes from step to step is read on the host. Sums
+// have a fixed order and no float atomics are used: the same input gives the
+// same bits. Compiled by nvcc; callers need no CUDA headers.
 
 #include <cstddef>
 #include <cstdint>
@@ -218,9 +220,9 @@ Status launch_step(
 // Chooses each row's next token from its logits, on the device. With a
 // temperature of 0 (or `temperature` null): the greatest, the first among
 // equals. Otherwise softmax(logits / temperature), of which top_k (0: all),
-// then top_p (1: all), then min_p (0: all) keep the most probable, and the
-// token where the kept probabilities, in order of tokens, pass uniform times
-// their sum.
+// then top_p (1: all), then min_p (0: all) keep the most probable and what
+// equals the least of them, and the token where the kept probabilities, in
+// order of tokens, pass uniform times their sum.
 struct ChoiceInput {
   int rows = 0;
   int vocabulary = 0;

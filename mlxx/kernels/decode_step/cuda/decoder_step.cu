@@ -11,6 +11,9 @@ namespace mlxx::kernels::cuda {
 namespace {
 
 constexpr int kNarrow = 8;  // rows of a product that reads W for few rows
+// Bytes of a block's shared memory that wide products may need; on devices with
+// less, more rows are multiplied 8 at a time.
+constexpr int kWideShared = 184 * 1024;
 
 int padded(int columns) {
   // Two tiles: a group of 128 columns is.
@@ -92,6 +95,7 @@ class StepLauncher {
       void* workspace,
       float* logits,
       bool hopper,
+      bool wide,
       Stream stream)
       : d_(decoder),
         in_(input),
@@ -100,7 +104,7 @@ class StepLauncher {
         logits_(logits),
         hopper_(hopper),
         stream_(stream) {
-    if (input.rows > kNarrow && !input.deterministic) {
+    if (input.rows > kNarrow && wide && !input.deterministic) {
       cores_ = input.rows <= 16 ? 2 : input.rows <= 32 ? 4 : 8;
     }
     x_ = rows_of(memory_.x, d_.hidden_size);
@@ -396,11 +400,18 @@ Status launch_tuned_step(
   }
   int device = 0;
   int major = 0;
+  int shared = 0;
   Status status = cudaGetDevice(&device);
   if (status == cudaSuccess) {
     status = cudaDeviceGetAttribute(
         &major,
         cudaDevAttrComputeCapabilityMajor,
+        device);
+  }
+  if (status == cudaSuccess) {
+    status = cudaDeviceGetAttribute(
+        &shared,
+        cudaDevAttrMaxSharedMemoryPerBlockOptin,
         device);
   }
   if (status != cudaSuccess) {
@@ -413,6 +424,7 @@ Status launch_tuned_step(
              workspace,
              logits,
              major >= 9,
+             shared >= kWideShared,
              stream)
       .run();
 }
