@@ -17,8 +17,8 @@ class TrainedModel {
   virtual train::Trainable& trainable() = 0;
   // "LoRA adapters of rank 8 in 16 layers".
   virtual std::string description() const = 0;
-  // Into `folder`, which is made: adapters that `mlxx generate` and mlx-lm read,
-  // or weights that `mlxx fuse` and mlx-lm read.
+  // Into `folder`, which is made: adapters that `mlxx generate` and mlx-lm
+  // read, or weights that `mlxx fuse` and mlx-lm read.
   virtual void save(const std::filesystem::path& folder) const = 0;
 };
 
