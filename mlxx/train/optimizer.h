@@ -21,12 +21,12 @@ struct OptimizerOptions {
   std::string name = "adamw";  // adamw, adam, sgd, lion, adafactor, muon
   std::optional<std::array<double, 2>> betas = {};  // adam, adamw, lion
   std::optional<double> eps = {};                   // adam, adamw
-  bool bias_correction = false;                // adam, adamw
+  bool bias_correction = false;                     // adam, adamw
   std::optional<double> weight_decay = {};          // all but adam
   std::optional<double> momentum = {};              // sgd, muon
   std::optional<bool> nesterov = {};                // sgd, muon
-  double dampening = 0;                        // sgd
-  int ns_steps = 5;                            // muon
+  double dampening = 0;                             // sgd
+  int ns_steps = 5;                                 // muon
   // adafactor
   std::array<double, 2> factor_eps = {1e-30, 1e-3};
   double clip_threshold = 1;
