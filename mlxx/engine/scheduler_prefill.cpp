@@ -10,9 +10,10 @@ namespace {
 
 // Stands for a step that was not timed yet.
 constexpr double kUnknownStepSeconds = 0.02;
-// How long a chunk holds decode steps up, in steps' times. Well under one, since
-// a chunk is a quarter longer at times: nobody waits twice as long for a token.
-// More for many prompts' sake only where steps are so short that it isn't felt.
+// How long a chunk holds decode steps up, in steps' times. Well under one,
+// since a chunk is a quarter longer at times: nobody waits twice as long for a
+// token. More for many prompts' sake only where steps are so short that it
+// isn't felt.
 constexpr double kLeastSteps = 0.6;
 constexpr double kMostSteps = 2;
 constexpr double kUnfeltSeconds = 0.015;

@@ -35,7 +35,7 @@ struct TextPart {
   text::SpecialTokens special;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;  // what closes a text; special.eos
-  double seconds = 0;  // it took
+  double seconds = 0;             // it took
 };
 
 // On any thread: nothing here computes arrays. A template of the checkpoint

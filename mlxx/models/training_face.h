@@ -1,8 +1,8 @@
 #pragma once
 
 #include "mlxx/core/mlx.h"
-#include "mlxx/kernels/select.h"
 #include "mlxx/core/parameters.h"
+#include "mlxx/kernels/select.h"
 
 namespace mlxx::models {
 

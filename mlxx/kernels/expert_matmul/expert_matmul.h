@@ -17,8 +17,8 @@ namespace mlxx::kernels {
 // expert, each expert's rows are one product, `sorted` has no effect, and a row
 // has the same bits whatever else is routed; an index outside the stack gives
 // rows of NaN. On CUDA, unless plain operations are asked for,
-// device_experts.h. Else mx::gather_mm or mx::gather_qmm exactly as mlx-lm calls
-// them; in float32 where dense experts in half precision meet MLX's CPU
+// device_experts.h. Else mx::gather_mm or mx::gather_qmm exactly as mlx-lm
+// calls them; in float32 where dense experts in half precision meet MLX's CPU
 // backend, which has no product for these. Differentiable in x. Errors:
 // internal if the axes do not fit.
 mx::array expert_matmul(

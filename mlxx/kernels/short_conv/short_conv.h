@@ -24,9 +24,9 @@ struct ShortConvInputs {
 
 // {y [B, L, C], state [B, W - 1, C]}. Differentiable in x, weight, bias and
 // state. Fallback: mx::conv1d on the padded input, as mlx-lm calls it. CPU
-// kernel (all float32, W up to 8), and one on CUDA: one pass, channels in vectors; a channel has
-// the same bits in one call or in pieces. invalid_request for shapes that do
-// not fit.
+// kernel (all float32, W up to 8), and one on CUDA: one pass, channels in
+// vectors; a channel has the same bits in one call or in pieces.
+// invalid_request for shapes that do not fit.
 StatefulResult short_conv(
     const ShortConvInputs& inputs,
     const Selection& selection);
