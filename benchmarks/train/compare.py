@@ -65,7 +65,7 @@ def main():
                      r"([\d.,]+) tok/s"),
             "mlx-lm": ([options.python, "-m", "mlx_lm", "lora", "--model", options.model, "--train",
                         "--val-batches", 1, *common],
-                       r"(?m)^\s+\d+\s+[\d.]+\s+([\d.,]+)"),
+                       r"(?m)^\s+\d+\s+[\d.]+(?: [^\d\s])?\s+([\d.,]+)"),
         }
         for round_ in range(options.rounds):
             for program, (command, pattern) in commands.items():
