@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -100,6 +101,39 @@ TEST_F(DoctorTest, LibmlxOfAnotherVersion) {
                       "MLX " MLXX_MLX_VERSION),
       std::string::npos)
       << result.out;
+}
+
+// A driver may be there without a usable device, as in containers, and a device
+// may not share managed memory with the processor, as on some Jetsons.
+TEST_F(DoctorTest, SaysHowTheNvidiaGpuSharesMemory) {
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  auto with_driver = [&](const char* name, const char* format) {
+    std::string path = std::string(MLXX_FAKES "/") + name;
+    auto result =
+        run({"doctor", format},
+            {{"LD_LIBRARY_PATH", before ? path + ":" + before : path}});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    return result.out;
+  };
+  Json nvidia = Json::parse(with_driver("fake_driver", "--json"))["nvidia"];
+  ASSERT_EQ(nvidia["devices"].size(), 1u) << nvidia;
+  EXPECT_EQ(nvidia["devices"][0]["concurrent_managed_access"], true);
+  EXPECT_EQ(nvidia["cuda_version"], "13.0");
+  nvidia =
+      Json::parse(with_driver("fake_driver_unmanaged", "--json"))["nvidia"];
+  EXPECT_EQ(nvidia["devices"][0]["concurrent_managed_access"], false);
+  nvidia =
+      Json::parse(with_driver("fake_driver_no_device", "--json"))["nvidia"];
+  EXPECT_FALSE(nvidia.contains("devices"));
+  EXPECT_EQ(nvidia["reason"], "the NVIDIA driver sees no device");
+
+  EXPECT_NE(
+      with_driver("fake_driver", "--selftest").find("managed memory shared"),
+      std::string::npos);
+  EXPECT_NE(
+      with_driver("fake_driver_unmanaged", "--selftest")
+          .find("no concurrent managed memory"),
+      std::string::npos);
 }
 
 TEST_F(DoctorTest, OtherVerbsGiveOneLineWithoutALibmlx) {

@@ -3,6 +3,10 @@
 #include <cstddef>
 #include <cstring>
 
+#ifndef FAKE_UNMANAGED
+#define FAKE_UNMANAGED 0
+#endif
+
 extern "C" {
 
 int cuInit(unsigned) {
@@ -29,7 +33,12 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : 1;
+  constexpr int kComputeMajor = 75;
+  constexpr int kConcurrentManagedAccess = 89;
+  *value = attribute == kComputeMajor ? 9 : 1;
+  if (FAKE_UNMANAGED && attribute == kConcurrentManagedAccess) {
+    *value = 0;
+  }
   return 0;
 }
 
