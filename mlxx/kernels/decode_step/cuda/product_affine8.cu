@@ -8,16 +8,7 @@ Status launch_affine8(
     ProductShape shape,
     bool hopper,
     Stream stream) {
-  constexpr WeightFormat kFormat = WeightFormat::affine8;
-  switch (group) {
-    case 32:
-      return launch_tiles<Tile<kFormat, 32>>(p, shape, hopper, stream);
-    case 64:
-      return launch_tiles<Tile<kFormat, 64>>(p, shape, hopper, stream);
-    case 128:
-      return launch_tiles<Tile<kFormat, 128>>(p, shape, hopper, stream);
-  }
-  return cudaErrorInvalidValue;
+  return launch_groups<WeightFormat::affine8>(p, group, shape, hopper, stream);
 }
 
 }  // namespace mlxx::kernels::cuda

@@ -54,4 +54,23 @@ launch_tiles(const Product& p, ProductShape shape, bool hopper, Stream stream) {
   return cudaErrorInvalidValue;
 }
 
+// Affine matrices, whose groups are 32, 64 or 128 columns.
+template <WeightFormat FORMAT>
+Status launch_groups(
+    const Product& p,
+    int group,
+    ProductShape shape,
+    bool hopper,
+    Stream stream) {
+  switch (group) {
+    case 32:
+      return launch_tiles<Tile<FORMAT, 32>>(p, shape, hopper, stream);
+    case 64:
+      return launch_tiles<Tile<FORMAT, 64>>(p, shape, hopper, stream);
+    case 128:
+      return launch_tiles<Tile<FORMAT, 128>>(p, shape, hopper, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
 }  // namespace mlxx::kernels::cuda
