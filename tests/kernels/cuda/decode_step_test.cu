@@ -151,106 +151,151 @@ void check_case(const DecoderCase& c, const std::vector<int>& lengths) {
   std::printf("%s: error %.4f, worst row %.4f\n", c.name.c_str(), error, worst);
 }
 
+// Number `index` of a threefry2x32 generator, as MLX's random::uniform makes
+// `count` of them.
+uint32_t random_bits(const uint32_t* key, int index, int count) {
+  const int half = count / 2;
+  const int apart = half + count % 2;
+  const bool second = index >= apart;
+  uint32_t a = second ? index - apart : index;
+  uint32_t b = second ? index : index < half ? index + apart : 0;
+  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA};
+  const int turns[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  a += keys[0];
+  b += keys[1];
+  for (uint32_t round = 0; round < 5; round++) {
+    for (int turn : turns[round % 2]) {
+      a += b;
+      b = (b << turn | b >> (32 - turn)) ^ a;
+    }
+    a += keys[(round + 1) % 3];
+    b += keys[(round + 2) % 3] + round + 1;
+  }
+  return second ? b : a;
+}
+
+// Tokens that mlx-lm's filters leave, in their order.
+std::vector<bool>
+kept_tokens(const float* l, const std::vector<int>& order, TokenSampling s) {
+  const size_t count = order.size();
+  double total = 0;
+  auto mass = [&](size_t i) {
+    return std::exp(static_cast<double>(l[order[i]]) - l[order[0]]);
+  };
+  for (size_t i = 0; i < count; i++) {
+    total += mass(i);
+  }
+  size_t kept = count;
+  if (s.top_p > 0 && s.top_p < 1) {
+    double reached = 0;
+    for (kept = 0; kept < count && reached < total * s.top_p; kept++) {
+      reached += mass(kept);
+    }
+  }
+  while (s.min_p > 0 && kept > static_cast<size_t>(s.min_tokens_to_keep) &&
+         mass(kept - 1) < s.min_p) {
+    kept--;
+  }
+  if (s.top_k > 0) {
+    kept = std::min(kept, static_cast<size_t>(s.top_k));
+  }
+  std::vector<bool> result(count);
+  for (size_t i = 0; i < kept; i++) {
+    result[order[i]] = true;
+  }
+  return result;
+}
+
 void check_choices() {
   Pool pool;
-  const int vocabulary = 4099;
-  const int rows = 12;
-  Random random(5);
-  std::vector<float> logits(static_cast<size_t>(rows) * vocabulary);
-  for (float& l : logits) {
-    l = 6 * random.uniform() * random.uniform();
-  }
-  std::vector<float> temperature, top_p, min_p, uniform;
-  std::vector<int32_t> top_k, lengths;
-  for (int r = 0; r < rows; r++) {
-    temperature.push_back(r == 0 ? 0.f : 0.5f + 0.1f * r);
-    top_k.push_back(r % 3 == 1 ? 5 + 20 * r : 0);
-    top_p.push_back(r % 4 == 2 ? 0.7f : 1.f);
-    min_p.push_back(r % 5 == 3 ? 0.1f : 0.f);
-    uniform.push_back(
-        r == 4       ? 0.f
-            : r == 5 ? 0.9999999f
-                     : 0.5f + 0.45f * random.uniform());
-    lengths.push_back(r);
-  }
-  ChoiceInput in;
-  in.rows = rows;
-  in.vocabulary = vocabulary;
-  in.logits = pool.upload(logits);
-  in.temperature = pool.upload(temperature);
-  in.top_k = pool.upload(top_k);
-  in.top_p = pool.upload(top_p);
-  in.min_p = pool.upload(min_p);
-  in.uniform = pool.upload(uniform);
-  in.tokens = pool.make<int32_t>(rows);
-  in.logprobs = pool.make<float>(rows);
-  in.lengths = pool.upload(lengths);
-  void* workspace = pool.bytes(choice_workspace_bytes(rows, vocabulary));
-  require(launch_choice(in, workspace, nullptr), "launch_choice");
-  require(cudaDeviceSynchronize(), "choice");
-  auto tokens = download(in.tokens, rows);
-  auto logprobs = download(in.logprobs, rows);
-  auto longer = download(in.lengths, rows);
-  for (int r = 0; r < rows; r++) {
-    const float* l = &logits[static_cast<size_t>(r) * vocabulary];
-    std::vector<int> order(vocabulary);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      return l[a] > l[b];
-    });
-    double sum = 0;
+  for (int vocabulary : {4099, 1000, 1}) {
+    const int rows = 14;
+    Random random(5);
+    std::vector<float> logits(static_cast<size_t>(rows) * vocabulary);
+    for (float& l : logits) {
+      l = 6 * random.uniform() * random.uniform();
+    }
+    ChoiceInput in;
+    std::vector<int32_t> lengths;
+    for (int r = 0; r < rows; r++) {
+      in.sampling[r] = {
+          .temperature = r == 0 ? 0.f : 0.5f + 0.1f * r,
+          .top_p = r % 4 == 2 ? 0.7f : 1.f,
+          .min_p = r % 5 == 3 ? 0.1f : 0.f,
+          .min_tokens_to_keep = r == 8 ? 900 : 1,
+          .top_k = r % 3 == 1 ? 5 + 20 * r : 0,
+          .key = {17u * r, 4000000000u + r}};
+      lengths.push_back(r);
+    }
+    const int equal = 1, nan = 11, removed = 12, none = 13;
     for (int i = 0; i < vocabulary; i++) {
-      sum += std::exp(static_cast<double>(l[i]));
-    }
-    const int got = tokens[r];
-    check(got >= 0 && got < vocabulary, "a token", "choice", got);
-    check(
-        std::fabs(logprobs[r] - (l[got] - std::log(sum))) < 1e-3,
-        "a logprob",
-        "choice",
-        r);
-    check(longer[r] == r + 1, "a length", "choice", r);
-    if (temperature[r] == 0) {
-      check(got == order[0], "the greatest", "choice", got);
-      continue;
-    }
-    auto mass = [&](int i) {
-      return std::exp(
-          (l[i] - l[order[0]]) / static_cast<double>(temperature[r]));
-    };
-    size_t kept = top_k[r] > 0 ? top_k[r] : vocabulary;
-    double total = 0;
-    for (size_t i = 0; i < kept; i++) {
-      total += mass(order[i]);
-    }
-    if (top_p[r] < 1) {
-      double reached = 0;
-      size_t i = 0;
-      while (i < kept && reached < total * top_p[r]) {
-        reached += mass(order[i++]);
+      logits[static_cast<size_t>(none) * vocabulary + i] = -INFINITY;
+      float& l = logits[static_cast<size_t>(equal) * vocabulary + i];
+      l = i % 7 == 3 ? 2.f : 1.f;  // ties at the last of top_k
+      if (i % 3) {
+        logits[static_cast<size_t>(removed) * vocabulary + i] = -INFINITY;
       }
-      kept = i;
     }
-    while (min_p[r] > 0 && kept > 1 && mass(order[kept - 1]) < min_p[r]) {
-      kept--;
+    logits[static_cast<size_t>(nan) * vocabulary + vocabulary / 2] = NAN;
+    in.rows = rows;
+    in.vocabulary = vocabulary;
+    in.logits = pool.upload(logits);
+    in.tokens = pool.make<int32_t>(rows);
+    in.logprobs = pool.make<float>(rows);
+    in.check = pool.make<float>(rows);
+    in.lengths = pool.upload(lengths);
+    void* workspace = pool.bytes(choice_workspace_bytes(rows, vocabulary));
+    require(launch_choice(in, workspace, nullptr), "launch_choice");
+    require(cudaDeviceSynchronize(), "choice");
+    auto tokens = download(in.tokens, rows);
+    auto logprobs = download(in.logprobs, rows);
+    auto finite = download(in.check, rows);
+    auto longer = download(in.lengths, rows);
+    for (int r = 0; r < rows; r++) {
+      const float* l = &logits[static_cast<size_t>(r) * vocabulary];
+      const TokenSampling& s = in.sampling[r];
+      const int got = tokens[r];
+      check(got >= 0 && got < vocabulary, "a token", "choice", got);
+      check(longer[r] == r + 1, "a length", "choice", r);
+      if (r == nan || r == none) {
+        check(!std::isfinite(finite[r]), "what is no number", "choice", r);
+        continue;
+      }
+      std::vector<int> order(vocabulary);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return l[a] > l[b];
+      });
+      double sum = 0;
+      for (int i = 0; i < vocabulary; i++) {
+        sum += std::exp(static_cast<double>(l[i]));
+      }
+      check(
+          std::fabs(logprobs[r] - (l[got] - std::log(sum))) < 1e-3,
+          "a logprob",
+          "choice",
+          r);
+      check(std::isfinite(finite[r]), "a finite check", "choice", r);
+      if (s.temperature == 0) {
+        check(got == order[0], "the greatest", "choice", got);
+        continue;
+      }
+      std::vector<bool> kept = kept_tokens(l, order, s);
+      check(kept[got], "a token that is kept", "choice", r);
+      auto value = [&](int i) {
+        double uniform = random_bits(s.key, i, vocabulary) * 0x1p-32;
+        uniform = std::max(std::min(uniform, 1 - 0x1p-24), 0x1p-33);
+        return (static_cast<double>(l[i]) - l[order[0]]) / s.temperature -
+            std::log(-std::log(uniform));
+      };
+      double most = -INFINITY;
+      for (int i = 0; i < vocabulary; i++) {
+        if (kept[i] && l[i] > -INFINITY) {
+          most = std::max(most, value(i));
+        }
+      }
+      check(value(got) > most - 1e-4, "the token of the draw", "choice", r);
     }
-    std::vector<bool> is_kept(vocabulary);
-    total = 0;
-    for (size_t i = 0; i < kept; i++) {
-      is_kept[order[i]] = true;
-      total += mass(order[i]);
-    }
-    check(is_kept[got], "a token that is kept", "choice", r);
-    double before = 0;
-    for (int i = 0; i < got; i++) {
-      before += is_kept[i] ? mass(i) : 0;
-    }
-    double at = uniform[r] * total;
-    check(
-        before <= at + total * 1e-4 && at <= before + mass(got) + total * 1e-4,
-        "the token at the uniform number",
-        "choice",
-        r);
   }
 }
 

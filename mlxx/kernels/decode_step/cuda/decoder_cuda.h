@@ -217,25 +217,32 @@ Status launch_step(
     float* logits,
     Stream stream);
 
-// Chooses each row's next token from its logits, on the device. With a
-// temperature of 0 (or `temperature` null): the greatest, the first among
-// equals. Otherwise softmax(logits / temperature), of which top_k (0: all),
-// then top_p (1: all), then min_p (0: all) keep the most probable and what
-// equals the least of them, and the token where the kept probabilities, in
-// order of tokens, pass uniform times their sum.
+// How one row chooses: mlx-lm's rules, in the order of these members (as
+// TokenChoice, kernels/token_choice).
+struct TokenSampling {
+  float temperature = 0;  // 0: the greatest, without filters
+  float top_p = 0;        // in (0, 1); others: off
+  float min_p = 0;        // in (0, 1]; 0: off
+  int32_t min_tokens_to_keep = 1;
+  int32_t top_k = 0;  // 0: off
+  // Of the Gumbel noise: number i of `vocabulary` is token i's, as
+  // mx::random::uniform makes them.
+  uint32_t key[2] = {0, 0};
+};
+
+// Chooses each row's next token from its logits, on the device: the greatest,
+// the first among equals; or a draw from those that the filters leave.
 struct ChoiceInput {
-  int rows = 0;
+  int rows = 0;  // 1 to kMaxRows
   int vocabulary = 0;
   const float* logits = nullptr;  // [rows, vocabulary]
-  // Each [rows] on the device, or null for its neutral value.
-  const float* temperature = nullptr;
-  const int32_t* top_k = nullptr;
-  const float* top_p = nullptr;
-  const float* min_p = nullptr;
-  const float* uniform = nullptr;  // in [0, 1); needed with a temperature
-  int32_t* tokens = nullptr;       // [rows]: written
-  float* logprobs =
-      nullptr;  // [rows] or null: log softmax(logits) of the token
+  TokenSampling sampling[kMaxRows];
+  int32_t* tokens = nullptr;  // [rows]: written
+  // [rows] or null: log softmax(logits) of the token.
+  float* logprobs = nullptr;
+  // [rows] or null: the same, not a number if one of the row's logits is none,
+  // or is infinite (-inf but for a removed token).
+  float* check = nullptr;
   int32_t* lengths = nullptr;  // [rows] or null: each gets one more
 };
 size_t choice_workspace_bytes(int rows, int vocabulary);
