@@ -3,10 +3,13 @@
 a published shape, and a tokenizer of its vocabulary: speed depends on shapes,
 not on what the numbers are.
 
-    random_model.py FOLDER [--shape 8b|1b|moe] [--bits 4|8|16] [--group 64]
+    random_model.py FOLDER [--shape 8b|1b|moe|small|small_moe] [--bits 4|8|16]
+        [--group 64] [--mode affine|mxfp4|nvfp4] [--sharpness 1]
 
 Needs Python and NumPy only. 8b and 1b are those of Llama 3, moe that of Qwen3
-30B-A3B with 8 of its 48 layers.
+30B-A3B with 8 of its 48 layers. Every group has a scale of its own, except in
+mxfp4, whose scales are powers of two. Logits have a deviation of about
+--sharpness: 1 is nearly a uniform distribution, trained models are at 3 or so.
 """
 
 import argparse
@@ -22,11 +25,18 @@ SHAPES = {
     "1b": dict(hidden=2048, layers=16, inner=8192, heads=32, kv=8, vocab=128256),
     "moe": dict(hidden=2048, layers=8, inner=768, heads=32, kv=4, vocab=151936,
                 experts=128, top_k=8),
+    "small": dict(hidden=1024, layers=8, inner=3072, heads=16, kv=4, vocab=32000),
+    "small_moe": dict(hidden=512, layers=4, inner=256, heads=8, kv=2, vocab=32000,
+                      experts=16, top_k=4),
 }
+HEAD_SIZES = {"8b": 128, "1b": 64, "moe": 128, "small": 64, "small_moe": 64}
+GROUPS = {"affine": 64, "mxfp4": 32, "nvfp4": 16}
+# Root of the mean square of the values that uniform codes stand for.
+CODE_DEVIATION = {"mxfp4": 2.926, "nvfp4": 2.926}
 STRIP = 1 << 26  # bytes that are random; longer tensors repeat them
 
 
-def config_of(shape, head, bits, group):
+def config_of(shape, head, bits, group, mode):
     config = {
         "model_type": "qwen3_moe" if "experts" in shape else "llama",
         "hidden_size": shape["hidden"],
@@ -55,6 +65,8 @@ def config_of(shape, head, bits, group):
         }
     if bits < 16:
         config["quantization"] = {"group_size": group, "bits": bits}
+        if mode != "affine":
+            config["quantization"]["mode"] = mode
     return config
 
 
@@ -100,33 +112,60 @@ def matrices_of(shape, head):
     return matrices, norms
 
 
-def bfloat16(value):
-    return struct.pack("<f", value)[2:]
+def bfloat16(values):
+    """Bytes of the nearest ones below."""
+    return np.asarray(values, np.float32).view(np.uint16)[..., 1::2].tobytes()
 
 
-def tensors_of(shape, head, bits, group):
-    """Name, dtype, shape, and what its bytes are: None is random."""
+def float8_e4m3(values):
+    """Bytes of positive numbers below 448, rounded down."""
+    exponent = np.maximum(np.floor(np.log2(values)), -6)
+    mantissa = np.floor(values / 2.0 ** (exponent - 3)).astype(np.int64)
+    normal = mantissa >= 8
+    return np.where(
+        normal, (exponent.astype(np.int64) + 7) * 8 + mantissa - 8, mantissa
+    ).astype(np.uint8).tobytes()
+
+
+def scales_of(mode, bits, columns, sharpness):
+    """One scale (and the biases that go with it) after another, to be repeated:
+    a matrix times a vector of deviation 1 then gives about `sharpness`."""
+    spread = np.random.default_rng(1).uniform(0.6, 1.3, 65521)
+    if mode == "affine":
+        scales = sharpness * np.sqrt(12.0 / columns) / (1 << bits) * spread
+        return bfloat16(scales), bfloat16(-scales * ((1 << bits) - 1) / 2)
+    scales = sharpness / np.sqrt(columns) / CODE_DEVIATION[mode] * spread
+    if mode == "mxfp4":
+        return (np.round(np.log2(scales)) + 127).astype(np.uint8).tobytes(), None
+    return float8_e4m3(scales), None
+
+
+def tensors_of(shape, head, bits, group, mode, sharpness):
+    """Name, dtype, shape, and the bytes to repeat: None are random ones."""
     matrices, norms = matrices_of(shape, head)
     for name, size in norms:
-        yield name + ".weight", "BF16", (size,), bfloat16(1.0)
+        # The last one decides on the logits where the head has no scales.
+        last = bits == 16 and name == "model.norm"
+        value = sharpness * 50 / np.sqrt(size) if last else 1.0
+        yield name + ".weight", "BF16", (size,), bfloat16([value])
     for name, dims in matrices:
         if bits == 16:
             yield name + ".weight", "BF16", dims, None
             continue
         *rows, columns = dims
-        # Uniform codes of variance 1 / columns, around 0.
-        scale = np.sqrt(12.0 / columns) / (1 << bits)
         packed = (*rows, columns * bits // 32)
         parts = (*rows, columns // group)
+        scales, biases = scales_of(mode, bits, columns, sharpness if name == "lm_head" else 1)
         yield name + ".weight", "U32", packed, None
-        yield name + ".scales", "BF16", parts, bfloat16(scale)
-        yield name + ".biases", "BF16", parts, bfloat16(-scale * ((1 << bits) - 1) / 2)
+        yield name + ".scales", "BF16" if biases else "U8", parts, scales
+        if biases:
+            yield name + ".biases", "BF16", parts, biases
 
 
 def write_weights(path, tensors):
     header, at = {}, 0
     for name, dtype, dims, _ in tensors:
-        size = int(np.prod(dims)) * (4 if dtype == "U32" else 2)
+        size = int(np.prod(dims)) * {"U32": 4, "BF16": 2, "U8": 1}[dtype]
         header[name] = {"dtype": dtype, "shape": list(dims), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header).encode()
@@ -140,7 +179,8 @@ def write_weights(path, tensors):
             begin, end = header[name]["data_offsets"]
             size = end - begin
             if content is not None:
-                file.write(content * (size // 2))
+                whole, rest = divmod(size, len(content))
+                file.write(content * whole + content[:rest])
                 continue
             source = codes if dtype == "U32" else dense
             for part in range(0, size, STRIP):
@@ -207,14 +247,19 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="8b")
     parser.add_argument("--bits", type=int, choices=(4, 8, 16), default=4)
-    parser.add_argument("--group", type=int, choices=(32, 64, 128), default=64)
+    parser.add_argument("--group", type=int, choices=(16, 32, 64, 128))
+    parser.add_argument("--mode", choices=GROUPS, default="affine")
+    parser.add_argument("--sharpness", type=float, default=1.0)
     options = parser.parse_args()
-    shape = SHAPES[options.shape]
-    head = 64 if options.shape == "1b" else 128
+    if options.mode != "affine" and options.bits != 4:
+        parser.error(f"{options.mode} has 4 bits")
+    shape, head = SHAPES[options.shape], HEAD_SIZES[options.shape]
+    group = options.group or GROUPS[options.mode]
     options.folder.mkdir(parents=True, exist_ok=True)
-    config = config_of(shape, head, options.bits, options.group)
+    config = config_of(shape, head, options.bits, group, options.mode)
     (options.folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf8")
-    tensors = list(tensors_of(shape, head, options.bits, options.group))
+    tensors = list(
+        tensors_of(shape, head, options.bits, group, options.mode, options.sharpness))
     write_weights(options.folder / "model.safetensors", tensors)
     write_tokenizer(options.folder, shape["vocab"])
 
