@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "mlxx/models/model.h"
 #include "mlxx/models/training_face.h"
 #include "mlxx/nn/training_rows.h"
@@ -29,7 +31,13 @@ class TextPass {
   mx::array scores(bool differentiable = true) const;
 
  private:
-  mx::array adapted_scores(const mx::array& states) const;
+  mx::array plain_scores(const mx::array& h) const;
+  // states [n, E] -> [n], with logits of a few hundred rows at a time.
+  mx::array scores_in_pieces(
+      const mx::array& states,
+      const mx::array& targets,
+      mx::array (
+          *score)(const mx::array& logits, const mx::array& targets)) const;
 
   const models::Model& model_;
   const models::TrainingFace* face_;
@@ -37,6 +45,10 @@ class TextPass {
   TargetRows targets_;
   mx::array tokens_;  // [rows, length]
   nn::TrainingRows rows_;
+  // Whether all is computed as by the reference, all tokens but the last of a
+  // row, in fallback mode.
+  bool plain_ = false;
+  std::optional<mx::array> targets_of_rows_;  // [rows, length], if so
 };
 
 }  // namespace mlxx::train

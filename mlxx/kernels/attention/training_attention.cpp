@@ -1,12 +1,48 @@
 #include "mlxx/kernels/attention/training_attention.h"
 
 #include "mlxx/base/error.h"
+#include "mlxx/kernels/attention/attention.h"
 #include "mlxx/kernels/attention/blocked_attention.h"
 #include "mlxx/kernels/attention/fused_text_attention.h"
 #include "mlxx/kernels/attention/training_attention_cpu.h"
 
 namespace mlxx::kernels {
 namespace {
+
+// Scores that plain operations may keep for the backward pass.
+constexpr int64_t kPlainScores = int64_t{1} << 21;
+
+// Whether the reference's own operations compute it, which keep all scores.
+bool is_plain(
+    const mx::array& queries,
+    const TrainingAttention& options,
+    const Selection& selection) {
+  int64_t length = queries.shape(2);
+  return selection.fallback && options.segments.empty() &&
+      queries.shape(0) * queries.shape(1) * length * length <= kPlainScores;
+}
+
+mx::array plain_text_attention(
+    const mx::array& queries,
+    const mx::array& keys,
+    const mx::array& values,
+    const TrainingAttention& options) {
+  AttentionOptions plain{
+      .scale = options.scale,
+      .softcap = options.softcap,
+      .sinks = options.sinks};
+  int length = queries.shape(2);
+  if (options.window > 0 && length > options.window) {
+    mx::array query = mx::expand_dims(mx::arange(length), 1);
+    mx::array key = mx::expand_dims(mx::arange(length), 0);
+    plain.mask.array = mx::logical_and(
+        mx::greater_equal(query, key),
+        mx::less(query, mx::add(key, mx::array(options.window))));
+  } else if (length > 1) {
+    plain.mask.mode = "causal";
+  }
+  return plain_attention(queries, keys, values, plain);
+}
 
 void check(
     const mx::array& queries,
@@ -46,6 +82,9 @@ mx::array training_attention(
   check(queries, keys, values, options);
   if (training_attention_cpu_covers(queries, keys, values, selection)) {
     return training_attention_cpu(queries, keys, values, options, selection);
+  }
+  if (is_plain(queries, options, selection)) {
+    return plain_text_attention(queries, keys, values, options);
   }
   // Its backward pass adds up in no fixed order.
   if (!selection.deterministic &&

@@ -43,7 +43,8 @@ struct TrainingAttention {
 //
 // On the CPU our own kernel takes float32 and heads of a multiple of 16. On
 // CUDA MLX's fused attention takes what it can, text by text. All else is MLX
-// operations on blocks of queries.
+// operations on blocks of queries; with Selection::fallback, texts whose scores
+// are few enough to be kept take those of plain attention.
 // Errors: internal, for shapes that do not fit; invalid_request for segments
 // that overlap, are out of order, or whose parent is no earlier one.
 mx::array training_attention(
