@@ -7,22 +7,19 @@ than the start's, in fallback mode; then mlx-lm with the folder that was saved.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import load_model
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "logits"))
 from architecture_oracle import ARCHITECTURES, write_checkpoint  # noqa: E402
+from request_driver import call, same  # noqa: E402
 
 TOKENS = [[5, 17, 3, 99, 42, 8, 120, 77], [9, 9, 54, 31, 2, 66, 140, 1]]
 ATTENTION = ["self_attn.q_proj", "self_attn.v_proj"]
@@ -44,29 +41,6 @@ def reference(folder, request):
         use_dora=request["dora"],
     )
     return model
-
-
-def run(driver, request, scratch):
-    asked = scratch / "request.json"
-    asked.write_text(json.dumps(request))
-    out = scratch / "out.safetensors"
-    done = subprocess.run(
-        [driver, asked, out],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MLXX_KERNEL": "fallback"},
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
-    return mx.load(str(out))
-
-
-def same(a, b):
-    return (
-        a.shape == b.shape
-        and a.dtype == b.dtype
-        and mx.array_equal(mx.view(a, mx.uint8), mx.view(b, mx.uint8)).item()
-    )
 
 
 def compare(kind, ours, theirs):
@@ -95,7 +69,7 @@ def parts(results, start):
 def check_start(driver, folder, request, scratch):
     model = reference(folder, request)
     theirs = dict(tree_flatten(model.trainable_parameters()))
-    ours = parts(run(driver, request, scratch), "initial/")
+    ours = parts(call(driver, request, scratch), "initial/")
     return compare("start", ours, theirs)
 
 
@@ -117,7 +91,7 @@ def check_step(driver, folder, request, scratch):
         return mx.mean(mx.square(model(tokens).astype(mx.float32)))
 
     value, gradients = nn.value_and_grad(model, loss)(model)
-    results = run(driver, request, scratch)
+    results = call(driver, request, scratch)
     saved = load_adapters(load_model(folder)[0], request["save"])
     saved.eval()
     ours = parts(results, "logits")

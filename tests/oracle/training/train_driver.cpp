@@ -5,9 +5,9 @@
 //     "value/STEP/NAME" and "rate/STEP".
 //   loss: "method", "beta", "lambda", "pairs" and "arrays" with "scores",
 //     "targets" and "reference"; OUT has "loss", "gradient" and the metrics.
-//   run: "model", "dora", "rank", "scale", "optimizer", "rate", "initial" (a
-//     file of adapters) and "batches" of "tokens" and "targets"; OUT has
-//     "losses" and "value/NAME".
+//   run: "model", "trained" ("lora", "dora" or "full"), "rank", "scale",
+//     "recompute", "optimizer", "rate", "initial" (a file of values) and
+//     "batches" of "tokens" and "targets"; OUT has "losses" and "value/NAME".
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +18,8 @@
 #include "mlxx/core/host_values.h"
 #include "mlxx/core/safetensors_writer.h"
 #include "mlxx/hub/checkpoint.h"
+#include "mlxx/models/load_trainable.h"
+#include "mlxx/train/full_parameters.h"
 #include "mlxx/train/lora.h"
 #include "mlxx/train/trainer.h"
 
@@ -168,23 +170,50 @@ class Losses : public train::TrainObserver {
   std::vector<float> values;
 };
 
-SafetensorsArrays run(const Json& request, const std::string& out_path) {
-  auto checkpoint =
+struct Trained {
+  std::shared_ptr<const models::Model> model;
+  std::unique_ptr<train::Trainable> values;
+};
+
+Trained trained_of(const Json& request) {
+  const auto checkpoint =
       hub::open_checkpoint(request.at("model").get<std::string>());
-  auto model = models::load_model(*checkpoint);
+  const auto kind = request.at("trained").get<std::string>();
+  if (kind == "full") {
+    const auto model = models::load_trainable_model(*checkpoint);
+    return {
+        model,
+        std::make_unique<train::FullParameters>(model, train::FullOptions{})};
+  }
   train::LoraOptions lora;
-  lora.dora = request.at("dora").get<bool>();
+  lora.dora = kind == "dora";
   lora.rank = request.at("rank").get<int>();
   lora.scale = request.at("scale").get<double>();
   lora.num_layers = -1;
-  train::LoraAdapters adapters(model, lora);
+  const auto model = models::load_model(*checkpoint);
+  return {model, std::make_unique<train::LoraAdapters>(model, lora)};
+}
+
+train::DifferentiateOptions way_of(const Json& request) {
+  const auto name = request.at("recompute").get<std::string>();
+  if (name == "segments") {
+    return {.recompute = train::Recompute::segments, .segment_layers = 1};
+  }
+  return {
+      .recompute = name == "checkpoint" ? train::Recompute::checkpoint
+                                        : train::Recompute::none};
+}
+
+SafetensorsArrays run(const Json& request, const std::string& out_path) {
+  const auto [model, trainable] = trained_of(request);
   const auto initial = read_arrays(request.at("initial").get<std::string>());
   std::vector<mx::array> values;
-  for (const auto& name : adapters.names()) {
+  for (const auto& name : trainable->names()) {
     values.push_back(initial.at(name));
   }
-  adapters.set_values(values);
-  const auto differentiator = train::make_differentiator(*model, adapters, {});
+  trainable->set_values(values);
+  const auto differentiator =
+      train::make_differentiator(*model, *trainable, way_of(request));
   const GivenBatches data(request.at("batches"));
   train::TrainOptions options;
   options.optimizer = train::optimizer_options(
@@ -194,7 +223,7 @@ SafetensorsArrays run(const Json& request, const std::string& out_path) {
   options.iterations = data.batches_per_epoch();
   options.save_every = 1 << 20;
   train::Trainer::Parts parts;
-  parts.trainable = &adapters;
+  parts.trainable = trainable.get();
   parts.differentiator = differentiator.get();
   parts.data = &data;
   const train::CheckpointFolder checkpoints(out_path + ".checkpoints");
@@ -207,8 +236,8 @@ SafetensorsArrays run(const Json& request, const std::string& out_path) {
            losses.values.begin(),
            {static_cast<int>(losses.values.size())},
            mx::float32)}};
-  for (size_t i = 0; i < adapters.names().size(); ++i) {
-    out.emplace_back("value/" + adapters.names()[i], adapters.values()[i]);
+  for (size_t i = 0; i < trainable->names().size(); ++i) {
+    out.emplace_back("value/" + trainable->names()[i], trainable->values()[i]);
   }
   return out;
 }
