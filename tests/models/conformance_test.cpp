@@ -330,6 +330,67 @@ TEST_P(Conformance, QuantizedWeightsGiveNearlyTheDequantizedLogits) {
   EXPECT_LT(model->summary().weight_bytes, reference->summary().weight_bytes);
 }
 
+// The relative error of half of the tokens is below this; [1, L, V] each. A
+// router that rounding sends another way is nobody's fault.
+float median_error(const mx::array& got, const mx::array& expected) {
+  std::vector<float> errors;
+  for (int i = 0; i < got.shape(1); ++i) {
+    auto token = [&](const mx::array& logits) {
+      return mx::slice(logits, {0, i, 0}, {1, i + 1, logits.shape(2)});
+    };
+    errors.push_back(relative_error(token(got), token(expected)));
+  }
+  std::ranges::nth_element(errors, errors.begin() + std::ssize(errors) / 2);
+  return errors[errors.size() / 2];
+}
+
+// As models are used: 4-bit weights and bfloat16, a prompt and then steps,
+// against exact arithmetic with the same numbers.
+TEST_P(Conformance, HalfPrecisionPromptsAndStepsAreNearExactOnes) {
+  if (GetParam().fallback) {
+    GTEST_SKIP() << "MLX's operations are the measure here";
+  }
+  FakeCheckpoint quantized = random_checkpoint(
+      config_,
+      hub::Quantization{32, 4, "affine"},
+      mx::bfloat16);
+  FakeCheckpoint exact(config_);
+  FakeCheckpoint rounded(config_);
+  for (const auto& info : quantized.tensors()) {
+    hub::Weight weight = quantized.load(info.name, {});
+    if (info.quantization) {
+      weight.weight =
+          mx::dequantize(weight.weight, *weight.scales, weight.biases, 32, 4);
+    }
+    exact.add(info.name, mx::astype(weight.weight, mx::float32));
+    rounded.add(info.name, weight.weight);
+  }
+  mx::array ids = tokens(1, 30);
+  auto logits = [&](const FakeCheckpoint& checkpoint, bool fallback) {
+    LoadOptions options;
+    options.kernels = selection(fallback);
+    auto model = load_model(checkpoint, options);
+    auto cache = model->make_cache({});
+    std::vector<mx::array> parts = {model->forward(columns(ids, 0, 20), cache)};
+    for (int i = 20; i < 30; ++i) {
+      parts.push_back(model->forward(columns(ids, i, i + 1), cache));
+    }
+    return std::pair(
+        parts[0],
+        mx::concatenate({parts.begin() + 1, parts.end()}, 1));
+  };
+  auto [prompt, steps] = logits(quantized, false);
+  auto [exact_prompt, exact_steps] = logits(exact, true);
+  auto [rounded_prompt, rounded_steps] = logits(rounded, true);
+  auto limit = [](float usual) { return std::max(5e-2f, 3 * usual); };
+  EXPECT_LT(
+      median_error(prompt, exact_prompt),
+      limit(median_error(rounded_prompt, exact_prompt)));
+  EXPECT_LT(
+      median_error(steps, exact_steps),
+      limit(median_error(rounded_steps, exact_steps)));
+}
+
 std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
   for (const ModelInfo* info : all_models()) {
