@@ -17,7 +17,7 @@ export -f compile
 ls $kernels/{attention_launch,decoder_check,decoder_step,product_*,step_rows,token_choice,weight_packing}.cu \
   tests/kernels/cuda/*.cu benchmarks/cuda/*.cu | xargs -P "$(nproc)" -I{} bash -c 'compile {}'
 objects=$(ls "$out"/*.o | grep -v -e '_test\.o$' -e '_bench\.o$')
-for program in products_test decode_step_test decode_step_bench; do
+for program in products_test decode_step_test text_attention_test decode_step_bench; do
   # shellcheck disable=SC2086
   "$nvcc" -arch="$arch" -o "$out/$program" "$out/$program.o" $objects
 done
@@ -28,5 +28,6 @@ if [ -n "${SANITIZE:-}" ]; then
   done
 else
   "$out/products_test"
+  "$out/text_attention_test"
   "$out/decode_step_test"
 fi

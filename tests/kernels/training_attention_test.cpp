@@ -205,27 +205,54 @@ TEST(TrainingAttention, ASegmentIsComputedAsIfItWereAlone) {
   EXPECT_LT(relative_error(part(packed, 150, 190), alone), 1e-6f);
 }
 
+// As projections leave them: heads beside each other.
+mx::array beside(const mx::array& x, mx::Dtype dtype) {
+  mx::array y = mx::astype(mx::swapaxes(x, 1, 2), dtype);
+  return mx::swapaxes(mx::contiguous(y), 1, 2);
+}
+
 TEST(TrainingAttention, TakesHalfPrecision) {
-  Arrays inputs = inputs_of({1, 4, 2, 100, 32}, false);
-  auto run = [&](mx::Dtype dtype) {
-    return outputs_and_gradients(
-        [&](const Arrays& x) {
-          return mx::astype(
-              training_attention(
-                  mx::astype(x[0], dtype),
-                  mx::astype(x[1], dtype),
-                  mx::astype(x[2], dtype),
-                  {.scale = 0.2f},
-                  select_best()),
-              mx::float32);
-        },
-        inputs);
+  struct Case {
+    Shape shape;
+    TrainingAttention options;
   };
-  Arrays exact = run(mx::float32);
-  for (auto dtype : {mx::float16, mx::bfloat16}) {
-    Arrays rounded = run(dtype);
-    for (size_t i = 0; i < exact.size(); ++i) {
-      EXPECT_LT(relative_error(rounded[i], exact[i]), 0.02f) << i;
+  const Case cases[] = {
+      {{1, 4, 2, 100, 32}, {.scale = 0.2f}},
+      {{2, 4, 1, 256, 64}, {.scale = 0.12f}},
+      {{1, 2, 2, 150, 128}, {.scale = 0.09f, .window = 40}},
+      {{1, 4, 2, 200, 96}, {.scale = 0.1f, .segments = some_segments()}}};
+  for (const auto& c : cases) {
+    Arrays inputs = inputs_of(c.shape, false);
+    auto run = [&](mx::Dtype dtype, bool deterministic) {
+      Selection selection = select_best();
+      selection.deterministic = deterministic;
+      return outputs_and_gradients(
+          [&](const Arrays& x) {
+            return mx::astype(
+                training_attention(
+                    beside(x[0], dtype),
+                    beside(x[1], dtype),
+                    beside(x[2], dtype),
+                    c.options,
+                    selection),
+                mx::float32);
+          },
+          inputs);
+    };
+    Arrays exact = run(mx::float32, true);
+    for (auto dtype : {mx::float16, mx::bfloat16}) {
+      for (bool deterministic : {false, true}) {
+        Arrays rounded = run(dtype, deterministic);
+        for (size_t i = 0; i < exact.size(); ++i) {
+          EXPECT_LT(relative_error(rounded[i], exact[i]), 0.02f)
+              << i << " " << c.shape.length << " " << deterministic;
+        }
+      }
+      Arrays once = run(dtype, true);
+      Arrays again = run(dtype, true);
+      for (size_t i = 0; i < once.size(); ++i) {
+        EXPECT_TRUE(same_bits(once[i], again[i])) << i;
+      }
     }
   }
 }

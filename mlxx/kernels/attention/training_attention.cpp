@@ -3,6 +3,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/attention/attention.h"
 #include "mlxx/kernels/attention/blocked_attention.h"
+#include "mlxx/kernels/attention/device_text_attention.h"
 #include "mlxx/kernels/attention/fused_text_attention.h"
 #include "mlxx/kernels/attention/training_attention_cpu.h"
 
@@ -86,10 +87,15 @@ mx::array training_attention(
   if (is_plain(queries, options, selection)) {
     return plain_text_attention(queries, keys, values, options);
   }
-  // Its backward pass adds up in no fixed order.
-  if (!selection.deterministic &&
+  // MLX's backward pass adds up in no fixed order, and takes each text of a
+  // packed row by itself.
+  if (!selection.deterministic && options.segments.empty() &&
       fused_text_attention_covers(queries, keys, values, options)) {
     return fused_text_attention(queries, keys, values, options);
+  }
+  if (!selection.fallback &&
+      device_text_attention_covers(queries, keys, values, options)) {
+    return device_text_attention(queries, keys, values, options);
   }
   return blocked_attention(queries, keys, values, options);
 }
