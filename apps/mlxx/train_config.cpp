@@ -213,10 +213,6 @@ void check_together(const TrainCommandOptions& options) {
       o.recompute == "segments",
       {"--segment-layers"},
       "--recompute segments");
-  only_with(
-      !o.recompute || o.recompute == "auto",
-      {"--memory-budget"},
-      "--recompute auto");
   if (o.full && o.is_given("--fine-tune-type") && o.fine_tune_type != "full") {
     fail(
         ErrorKind::invalid_request,

@@ -67,6 +67,28 @@ class Prediction : public PartEnd {
   size_t peak_ = 0;
 };
 
+// While it lives, MLX on a GPU waits for what was handed out before, where more
+// than this is held: it runs far ahead of the device else and frees nothing
+// before that is done. MLX's CPU backend knows no limit.
+class WaitingLimit {
+ public:
+  explicit WaitingLimit(size_t bytes)
+      : before_(
+            backend() == Backend::cpu || bytes == 0
+                ? std::nullopt
+                : std::optional(mx::set_memory_limit(bytes))) {}
+  ~WaitingLimit() {
+    if (before_) {
+      mx::set_memory_limit(*before_);
+    }
+  }
+  WaitingLimit(const WaitingLimit&) = delete;
+  WaitingLimit& operator=(const WaitingLimit&) = delete;
+
+ private:
+  std::optional<size_t> before_;
+};
+
 // The gradients of one batch, part by part from the top.
 class BackwardPass {
  public:
@@ -321,11 +343,10 @@ class ModelDifferentiator : public Differentiator {
     int first = std::clamp(lowest, 0, layers);
     first_ = first;
     layers_ = layers;
+    limit_ = options.memory_limit != 0 ? options.memory_limit : device_limit();
     switch (options.recompute) {
       case Recompute::automatic:
         automatic_ = true;
-        limit_ =
-            options.memory_limit != 0 ? options.memory_limit : device_limit();
         [[fallthrough]];
       case Recompute::none:
         plan_ = cut_in_segments(0, layers, 1, layers);
@@ -345,8 +366,9 @@ class ModelDifferentiator : public Differentiator {
   Result apply(const data::Batch& batch, const ScoreLoss& loss) const override {
     TextPass pass(model_, batch, trains_head_);
     Evaluation end;
-    return BackwardPass(pass, trainable_, plan_for(batch), tied_, end)
-        .apply(loss);
+    const SegmentPlan& plan = plan_for(batch);
+    WaitingLimit waiting(limit_);
+    return BackwardPass(pass, trainable_, plan, tied_, end).apply(loss);
   }
 
   plan::TrainingMemory memory(const data::Batch& batch, size_t optimizer)
@@ -407,10 +429,7 @@ class ModelDifferentiator : public Differentiator {
       held = 0;
     }
     prediction(result.gradients, held);
-    // MLX's CUDA backend holds what it has done with until it is through with
-    // a whole piece of the graph: about twice as much on an H200.
-    return backend() == Backend::cuda ? 2 * prediction.peak()
-                                      : prediction.peak();
+    return prediction.peak();
   }
 
   // The fewest layers that are computed twice, as far as memory goes.
