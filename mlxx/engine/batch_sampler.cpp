@@ -198,6 +198,39 @@ ChosenTokens choose_by_kernel(
       selection);
 }
 
+// All rows at once, whatever their settings; nothing if a row's logits must be
+// changed first or its settings are not those kernels'.
+std::optional<ChosenTokens> choose_on_cuda(
+    const kernels::CudaPlugin& plugin,
+    const mx::array& logits,
+    std::span<const RowChoice> rows,
+    const std::optional<mx::array>& mask) {
+  std::vector<kernels::cuda::TokenSampling> choices;
+  for (const RowChoice& row : rows) {
+    auto choice = generate::cuda_sampling(*row.sampling, row.key);
+    if (!choice || !generate::LogitsProcessors(*row.sampling).empty()) {
+      return std::nullopt;
+    }
+    choices.push_back(*choice);
+  }
+  mx::array allowed = mask
+      ? mx::where(
+            *mask,
+            logits,
+            mx::array(-std::numeric_limits<float>::infinity()))
+      : logits;
+  auto chosen = plugin.choose(allowed, std::move(choices));
+  ChosenTokens result{chosen.tokens, chosen.check, {}, {}, {}};
+  if (auto most = most_logprobs(rows)) {
+    if (*most == 0 && !mask) {
+      result.logprobs = chosen.logprobs;
+    } else {
+      add_logprobs(logits, *most, result);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<mx::array> ChosenTokens::arrays() const {
@@ -236,6 +269,11 @@ ChosenTokens choose_tokens(
   std::optional<mx::array> mask;
   if (has_masks) {
     mask = allowed(masks, logits.shape(1));
+  }
+  if (const auto* plugin = generate::chooses_on_cuda(selection, logits)) {
+    if (auto chosen = choose_on_cuda(*plugin, logits, rows, mask)) {
+      return *std::move(chosen);
+    }
   }
   std::vector<mx::array> tokens;
   std::vector<mx::array> checks;

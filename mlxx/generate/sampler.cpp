@@ -155,6 +155,18 @@ Sampled Sampler::sample(
         selection_);
     return {chosen.tokens, chosen.check};
   }
+  if (const auto* plugin = chooses_on_cuda(selection_, logits)) {
+    std::vector<kernels::cuda::TokenSampling> rows;
+    for (const SampleKey& key : keys) {
+      if (auto row = cuda_sampling(options_, key)) {
+        rows.push_back(*row);
+      }
+    }
+    if (rows.size() == keys.size()) {
+      auto chosen = plugin->choose(logits, std::move(rows));
+      return {chosen.tokens, chosen.check};
+    }
+  }
   if (options_.temperature == 0) {
     // The largest logit is the largest log-probability: no normalisation.
     auto tokens = mx::astype(mx::argmax(logits, -1), mx::int32);

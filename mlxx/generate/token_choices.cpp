@@ -85,4 +85,34 @@ bool chooses_by_kernel(
       logits.dtype() == mx::float32;
 }
 
+const kernels::CudaPlugin* chooses_on_cuda(
+    const kernels::Selection& selection,
+    const mx::array& logits) {
+  return selection.fallback || logits.dtype() != mx::float32 ||
+          logits.ndim() != 2 || backend() != Backend::cuda
+      ? nullptr
+      : kernels::cuda_plugin();
+}
+
+std::optional<kernels::cuda::TokenSampling> cuda_sampling(
+    const SamplingOptions& options,
+    const SampleKey& key) {
+  kernels::cuda::TokenSampling sampling;
+  if (options.temperature == 0) {
+    return sampling;
+  }
+  if (options.xtc_probability > 0) {
+    return std::nullopt;
+  }
+  sampling.temperature = options.temperature;
+  sampling.top_p = options.top_p;
+  sampling.min_p = options.min_p;
+  sampling.min_tokens_to_keep = options.min_tokens_to_keep;
+  sampling.top_k = options.top_k;
+  auto [first, second] = random_key(key, Draw::token);
+  sampling.key[0] = first;
+  sampling.key[1] = second;
+  return sampling;
+}
+
 }  // namespace mlxx::generate

@@ -2,9 +2,11 @@
 
 #include "mlxx/generate/sampler.h"
 #include "mlxx/generate/sampling.h"
+#include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 #include "mlxx/kernels/token_choice/token_choice.h"
 
-// The options of sampling as the CPU kernel takes them (kernels/token_choice).
+// The options of sampling as kernels take them: the CPU's
+// (kernels/token_choice) and those of libmlxx_cuda.
 namespace mlxx::generate {
 
 // Each use of randomness within one step draws from numbers of its own.
@@ -29,5 +31,15 @@ kernels::Selection sampling_kernels();
 bool chooses_by_kernel(
     const kernels::Selection& selection,
     const mx::array& logits);
+
+// The plug-in whose kernels choose from these logits, on an NVIDIA device; else
+// null.
+const kernels::CudaPlugin* chooses_on_cuda(
+    const kernels::Selection& selection,
+    const mx::array& logits);
+// The options as these kernels take them; nothing if they can't.
+std::optional<kernels::cuda::TokenSampling> cuda_sampling(
+    const SamplingOptions& options,
+    const SampleKey& key);
 
 }  // namespace mlxx::generate

@@ -29,6 +29,15 @@ struct CudaMatrix {
   }
 };
 
+// What rows chose, lazily; tokens and checks are where the host reads them
+// without a copy.
+struct CudaChoices {
+  mx::array tokens;  // [B] int32
+  // [B] float32: finite if and only if the choice rests on finite numbers.
+  mx::array check;
+  mx::array logprobs;  // [B] float32: log softmax(logits) of the tokens
+};
+
 // A decoder on the device: runs steps of one token for each of some rows.
 class CudaDecoder {
  public:
@@ -67,7 +76,7 @@ class CudaDecoder {
 // The function table. Entries are added at the end; any change is a new
 // version, and another version is not used.
 struct CudaPlugin {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr const char* kSymbol = "mlxx_cuda_plugin";
 
   uint32_t version;
@@ -103,6 +112,10 @@ struct CudaPlugin {
       const KvShape& shape,
       std::vector<mx::array> held,
       bool deterministic);
+
+  // One token for each row of logits [B, V] float32.
+  CudaChoices (
+      *choose)(const mx::array& logits, std::vector<cuda::TokenSampling> rows);
 };
 
 // The plug-in, loaded once for the process; null where MLX computes on no

@@ -2,6 +2,7 @@
 #include "mlxx/kernels/cuda_plugin/device_arrays_cuda.h"
 #include "mlxx/kernels/cuda_plugin/packed_matrices_cuda.h"
 #include "mlxx/kernels/decode_step/cuda/decoder_steps_cuda.h"
+#include "mlxx/kernels/decode_step/cuda/token_choice_cuda.h"
 
 // The one symbol that libmlxx_cuda shows.
 
@@ -21,7 +22,8 @@ constexpr CudaPlugin kPlugin{
     .make_matrix = make_cuda_matrix,
     .pack = pack_on_cuda,
     .unpack = unpack_on_cuda,
-    .make_decoder = make_cuda_decoder};
+    .make_decoder = make_cuda_decoder,
+    .choose = choose_on_cuda};
 
 }  // namespace
 

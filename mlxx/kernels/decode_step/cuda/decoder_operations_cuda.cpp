@@ -48,7 +48,7 @@ class CudaStep : public OnCuda {
   void eval_gpu(
       const std::vector<mx::array>& inputs,
       std::vector<mx::array>& outputs) override {
-    memory_.allocate(outputs[0]);
+    steps_->output_memory().allocate(outputs[0], memory_);
     mark(outputs[1]);
     cuda::Stream queue = committed_stream(stream());
     const auto* tokens = device_pointer_as<int32_t>(inputs[0]);

@@ -53,7 +53,7 @@ DecoderSteps::~DecoderSteps() {
 }
 
 size_t DecoderSteps::nbytes() const {
-  size_t bytes = 0;
+  size_t bytes = output_memory_->nbytes();
   for (const auto* buffer : {&workspace_, &logits_, &table_, &rows_}) {
     bytes += *buffer ? (*buffer)->nbytes() : 0;
   }

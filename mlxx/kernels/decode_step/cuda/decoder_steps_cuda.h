@@ -6,6 +6,7 @@
 
 #include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
 #include "mlxx/kernels/cuda_plugin/device_arrays_cuda.h"
+#include "mlxx/kernels/cuda_plugin/recycled_memory_cuda.h"
 #include "mlxx/kernels/decode_step/cuda/step_inputs.h"
 
 namespace mlxx::kernels {
@@ -71,6 +72,10 @@ class DecoderSteps {
   void copy_shared(
       std::span<const SequenceKv::Step> steps,
       cuda::Stream stream);
+  // For outputs of steps.
+  RecycledMemory& output_memory() const {
+    return *output_memory_;
+  }
   // The row of the table that holds these blocks.
   void* const* table_of(const KvBlocks& blocks, cuda::Stream stream);
 
@@ -86,6 +91,7 @@ class DecoderSteps {
   std::vector<mx::array> held_;
   bool deterministic_;
   KvBlocks padding_;  // one block
+  std::shared_ptr<RecycledMemory> output_memory_ = RecycledMemory::make();
   int max_rows_ = 0;
   int stride_ = 0;                      // blocks per row of the table
   std::optional<mx::array> workspace_;  // bytes
