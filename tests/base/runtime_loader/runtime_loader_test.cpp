@@ -308,8 +308,24 @@ TEST_F(RuntimeLoaderTest, KeepsCompiledCodeInItsHomeWhereThereIsADriver) {
   Settings with_driver{{"LD_LIBRARY_PATH", kFakes / "fake_driver"}};
   outcome = probe(with_driver);
   EXPECT_EQ(outcome["CUDA_CACHE_PATH"], home_ / "cuda" / "driver");
-  EXPECT_EQ(outcome["MLX_PTX_CACHE_DIR"], home_ / "cuda" / "mlx");
-  EXPECT_TRUE(fs::is_directory(home_ / "cuda" / "mlx"));
+  fs::path folder = home_ / "cuda" / "mlx" / MLXX_MLX_VERSION "-sm_91";
+  EXPECT_EQ(outcome["MLX_PTX_CACHE_DIR"], folder);
+  EXPECT_TRUE(fs::is_directory(folder));
+  // What a killed process left is compiled again; the rest stays.
+  make_folders(folder / "of_a_long_name");
+  for (const char* file :
+       {"whole.ptx",
+        "whole.txt",
+        "whole.cu",
+        "half.ptx",
+        "half.txt",
+        "of_a_long_name/half.ptx"}) {
+    std::ofstream(folder / file) << "x";
+  }
+  probe(with_driver);
+  EXPECT_TRUE(fs::exists(folder / "whole.ptx"));
+  EXPECT_FALSE(fs::exists(folder / "half.ptx"));
+  EXPECT_FALSE(fs::exists(folder / "of_a_long_name" / "half.ptx"));
   with_driver["CUDA_CACHE_PATH"] = "/elsewhere";
   EXPECT_EQ(probe(with_driver)["CUDA_CACHE_PATH"], "/elsewhere");
 }
