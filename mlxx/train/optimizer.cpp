@@ -1,8 +1,8 @@
 #include "mlxx/train/optimizer.h"
 
-#include <map>
-
 #include "mlxx/base/error.h"
+#include "mlxx/core/device.h"
+#include "mlxx/train/joined_update.h"
 
 namespace mlxx::train {
 
@@ -38,6 +38,17 @@ std::string state_name(const std::string& parameter, const std::string& what) {
 
 constexpr const char* kMaster = "master";
 
+bool are_whole(const std::vector<mx::array>& arrays) {
+  size_t bytes = 0;
+  for (const auto& array : arrays) {
+    if (array.dtype() != mx::float32) {
+      return false;
+    }
+    bytes += array.nbytes();
+  }
+  return bytes <= JoinedUpdate::kMostBytes && arrays.size() > 1;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(
@@ -47,7 +58,8 @@ Optimizer::Optimizer(
     std::vector<double> ratios)
     : rule_(make_rule(options)),
       names_(std::move(names)),
-      ratios_(std::move(ratios)) {
+      ratios_(std::move(ratios)),
+      joins_(backend() != Backend::cpu) {
   if (ratios_.empty()) {
     ratios_.assign(parameters.size(), 1);
   }
@@ -70,6 +82,24 @@ Optimizer::Optimizer(
   }
 }
 
+Optimizer::Optimizer(Optimizer&&) noexcept = default;
+Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
+Optimizer::~Optimizer() = default;
+
+std::map<double, std::vector<size_t>> Optimizer::joined_indices(
+    const std::vector<mx::array>& gradients,
+    const std::vector<mx::array>& parameters) const {
+  std::map<double, std::vector<size_t>> indices;
+  if (!joins_ || !rule_->takes_numbers_apart() || !are_whole(gradients) ||
+      !are_whole(parameters)) {
+    return indices;
+  }
+  for (size_t i = 0; i < ratios_.size(); ++i) {
+    indices[ratios_[i]].push_back(i);
+  }
+  return indices;
+}
+
 std::vector<mx::array> Optimizer::update(
     const std::vector<mx::array>& gradients,
     const std::vector<mx::array>& parameters,
@@ -84,14 +114,36 @@ std::vector<mx::array> Optimizer::update(
         names_.size());
   }
   ++updates_;
+  const auto step_of = [&](double ratio) {
+    return UpdateStep{
+        ratio == 1 ? rate
+                   : mx::multiply(rate, mx::array(static_cast<float>(ratio))),
+        static_cast<uint64_t>(updates_)};
+  };
   std::vector<mx::array> updated;
+  const auto side_by_side = joined_indices(gradients, parameters);
+  if (!side_by_side.empty()) {
+    updated = parameters;
+    for (const auto& [ratio, indices] : side_by_side) {
+      std::vector<mx::array> changes;
+      std::vector<mx::array> values;
+      std::vector<NamedArrays*> states;
+      for (size_t i : indices) {
+        changes.push_back(gradients[i]);
+        values.push_back(parameters[i]);
+        states.push_back(&states_[i]);
+      }
+      const auto parts =
+          rows_[ratio].apply(*rule_, changes, values, states, step_of(ratio));
+      for (size_t k = 0; k < indices.size(); ++k) {
+        updated[indices[k]] = parts[k];
+      }
+    }
+    return updated;
+  }
   updated.reserve(names_.size());
   for (size_t i = 0; i < names_.size(); ++i) {
-    const UpdateStep step = {
-        ratios_[i] == 1
-            ? rate
-            : mx::multiply(rate, mx::array(static_cast<float>(ratios_[i]))),
-        static_cast<uint64_t>(updates_)};
+    const UpdateStep step = step_of(ratios_[i]);
     if (!masters_[i]) {
       updated.push_back(
           rule_->apply(gradients[i], parameters[i], states_[i], step));
@@ -162,6 +214,9 @@ void Optimizer::set_state(const NamedArrays& state, int64_t updates) {
 }
 
 mx::array gradient_norm(const std::vector<mx::array>& gradients) {
+  if (backend() != Backend::cpu && are_whole(gradients)) {
+    return mx::sqrt(mx::sum(mx::square(joined(gradients))));
+  }
   mx::array sum(0.0f);
   for (const auto& gradient : gradients) {
     // Squares of half precision would overflow, and lose the small ones.

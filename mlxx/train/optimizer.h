@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,7 +65,13 @@ class UpdateRule {
       const mx::array& parameter,
       NamedArrays& state,
       const UpdateStep& step) const = 0;
+  // Whether each number's update depends on its own gradient and state alone.
+  virtual bool takes_numbers_apart() const {
+    return false;
+  }
 };
+
+class JoinedUpdate;
 
 std::unique_ptr<UpdateRule> make_adam_rule(const OptimizerOptions& options);
 std::unique_ptr<UpdateRule> make_sgd_rule(const OptimizerOptions& options);
@@ -86,6 +93,15 @@ class Optimizer {
       std::vector<std::string> names,
       const std::vector<mx::array>& parameters,
       std::vector<double> ratios = {});
+  Optimizer(Optimizer&&) noexcept;
+  Optimizer& operator=(Optimizer&&) noexcept;
+  ~Optimizer();
+
+  // Whether float32 parameters of one rate are updated side by side, with the
+  // same bits (joined_update.h); on a GPU they are unless this says no.
+  void join(bool joins) {
+    joins_ = joins;
+  }
 
   // The new parameters, lazy. One gradient a parameter, of its shape.
   std::vector<mx::array> update(
@@ -103,16 +119,23 @@ class Optimizer {
   void set_state(const NamedArrays& state, int64_t updates);
 
  private:
+  // Indices of what is updated side by side, by ratio.
+  std::map<double, std::vector<size_t>> joined_indices(
+      const std::vector<mx::array>& gradients,
+      const std::vector<mx::array>& parameters) const;
+
   std::unique_ptr<UpdateRule> rule_;
   std::vector<std::string> names_;
   std::vector<double> ratios_;
   std::vector<NamedArrays> states_;                // of each parameter
   std::vector<std::optional<mx::array>> masters_;  // float32
+  std::map<double, JoinedUpdate> rows_;            // by ratio
+  bool joins_;
   int64_t updates_ = 0;
 };
 
 // The square root of the sum of all squares, float32 scalar, as
-// mlx.optimizers.clip_grad_norm sums them.
+// mlx.optimizers.clip_grad_norm sums them; on a GPU float32 ones as one row.
 mx::array gradient_norm(const std::vector<mx::array>& gradients);
 
 // The gradients, made smaller in one proportion if `norm` is above `most`.

@@ -30,6 +30,10 @@ class AdamRule : public UpdateRule {
         decays_(options.name == "adamw"),
         weight_decay_(options.weight_decay.value_or(0.01)) {}
 
+  bool takes_numbers_apart() const override {
+    return true;
+  }
+
   NamedArrays make_state(const mx::array& parameter) const override {
     return {{"m", mx::zeros_like(parameter)}, {"v", mx::zeros_like(parameter)}};
   }
@@ -100,6 +104,10 @@ class SgdRule : public UpdateRule {
     }
   }
 
+  bool takes_numbers_apart() const override {
+    return true;
+  }
+
   NamedArrays make_state(const mx::array& parameter) const override {
     if (momentum_ <= 0) {
       return {};
@@ -148,6 +156,10 @@ class LionRule : public UpdateRule {
   explicit LionRule(const OptimizerOptions& options)
       : betas_(options.betas.value_or(std::array<double, 2>{0.9, 0.99})),
         weight_decay_(options.weight_decay.value_or(0)) {}
+
+  bool takes_numbers_apart() const override {
+    return true;
+  }
 
   NamedArrays make_state(const mx::array& parameter) const override {
     return {{"m", mx::zeros_like(parameter)}};
