@@ -59,4 +59,12 @@ class ModelStep : public Step {
   const std::shared_ptr<StepState> state;
 };
 
+inline const std::shared_ptr<RowState>& state_of(const Row& row) {
+  const auto* own = dynamic_cast<const ModelRow*>(&row);
+  if (!own) {
+    fail(ErrorKind::internal, "rows", "a row of another runner");
+  }
+  return own->state;
+}
+
 }  // namespace mlxx::engine

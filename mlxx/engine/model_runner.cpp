@@ -11,7 +11,6 @@
 #include "mlxx/engine/model_row.h"
 #include "mlxx/engine/prompt_logprobs.h"
 #include "mlxx/generate/logits_processors.h"
-#include "mlxx/generate/prefill.h"
 #include "mlxx/generate/token_choices.h"
 #include "mlxx/models/fused_decoder.h"
 
@@ -21,30 +20,12 @@ namespace {
 // Buffers of outgrown caches and the like go back to the system this often.
 constexpr int kClearInterval = 256;
 
-const std::shared_ptr<RowState>& state_of(const Row& row) {
-  const auto* own = dynamic_cast<const ModelRow*>(&row);
-  if (!own) {
-    fail(ErrorKind::internal, "rows", "a row of another runner");
-  }
-  return own->state;
-}
-
 const std::shared_ptr<StepState>& state_of(const Step& step) {
   const auto* own = dynamic_cast<const ModelStep*>(&step);
   if (!own) {
     fail(ErrorKind::internal, "rows", "a step of another runner");
   }
   return own->state;
-}
-
-void evaluate(const cache::CacheList& caches) {
-  std::vector<mx::array> states;
-  for (const auto& cache : caches) {
-    for (mx::array& state : cache->state()) {
-      states.push_back(std::move(state));
-    }
-  }
-  mx::eval(std::move(states));
 }
 
 // The newline and the EOS tokens, which mlx-lm's programs keep from xtc.
@@ -286,45 +267,6 @@ std::unique_ptr<Row> ModelRunner::fork(
     other->computed = from.computed;
     return std::make_unique<ModelRow>(std::move(other));
   });
-}
-
-int ModelRunner::prefill(Row& row, int tokens) {
-  RowState& state = *state_of(row);
-  int total = state.prompt_tokens;
-  auto left = [&] { return total - 1 - state.computed; };
-  bool trimmable = cache::is_always_trimmable(state.caches);
-  std::span<const int32_t> prompt(state.tokens);
-  while (tokens > 0 && left() > 0) {
-    int length = generate::chunk_length(tokens, state.computed, total);
-    if (options_.prefixes) {
-      length = std::min(
-          length,
-          options_.prefixes->tokens_to_checkpoint(
-              state.space,
-              prompt,
-              state.computed,
-              total - 1,
-              trimmable));
-    }
-    length = std::max(length, 1);
-    with_mlx_errors("prefill", [&] {
-      auto first = state.tokens.begin() + state.computed;
-      mx::array chunk(first, {1, length}, mx::int32);
-      auto adapters = adapters::adapters_of_rows({state.adapters});
-      nn::AdapterScope scope(state.adapters ? adapters.get() : nullptr);
-      // The logits stay lazy and are dropped; only the caches are evaluated.
-      model_->forward_last(chunk, state.caches);
-      evaluate(state.caches);
-      clear_cache();
-    });
-    state.computed += length;
-    tokens -= length;
-    // What cannot be cut back is kept here and there; what can, once.
-    if (!trimmable || left() == 0) {
-      remember(state.space, prompt.first(state.computed), state.caches);
-    }
-  }
-  return left();
 }
 
 std::unique_ptr<Step> ModelRunner::begin(std::span<Row* const> rows) {

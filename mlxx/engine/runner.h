@@ -72,6 +72,17 @@ class Runner {
   // the last one not counted.
   virtual int prefill(Row& row, int tokens) = 0;
 
+  // Whether prompts of several rows are worth computing together.
+  virtual bool joins_prompts() const {
+    return false;
+  }
+  // As prefill() of all that is left for each of several rows, in one pass;
+  // they hold equally many tokens. False, and nothing is done, where they don't
+  // go together.
+  virtual bool prefill_together(std::span<Row* const> /* rows */) {
+    return false;
+  }
+
   // Feeds every row its newest token (one that was chosen in the step before
   // need not have been read) and hands the computation of the logits to the
   // device. Does not wait.

@@ -101,6 +101,16 @@ class Scheduler : private StepListener {
   double time_for_prompts() const;
   // The share of a chunk that is left after it; 0 for none.
   double prefill(ActiveRequest& request, double hold_seconds, double share);
+  // Requests whose whole prompts go into one pass: `first`, and those like it
+  // that fit.
+  std::vector<ActiveRequest*>
+  prompts_with(ActiveRequest& first, double hold_seconds, double share);
+  double prefill_together(
+      const std::vector<ActiveRequest*>& requests,
+      double hold_seconds,
+      double share);
+  // Whether it is open now; it failed if not.
+  bool try_open(ActiveRequest& request);
   void open(ActiveRequest& request);
   bool try_smaller_chunks(ActiveRequest& request, const Error& error);
   void prefilled(ActiveRequest& request);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "mlxx/engine/scheduler.h"
@@ -18,6 +19,20 @@ constexpr double kLeastSteps = 0.6;
 constexpr double kMostSteps = 2;
 constexpr double kUnfeltSeconds = 0.015;
 constexpr int kMinChunkLimit = 16;
+// Rows that share a pass of their prompts.
+constexpr size_t kMostTogether = 64;
+// Prompts that begin with so many equal tokens: the second had better wait for
+// what the first leaves in the prefix cache.
+constexpr size_t kSharedTokens = 64;
+
+bool begin_alike(const ActiveRequest& a, const ActiveRequest& b) {
+  const auto& x = a.request.prompt;
+  const auto& y = b.request.prompt;
+  size_t from = a.computed();
+  size_t to = from + kSharedTokens;
+  return x.size() > to && y.size() > to &&
+      std::equal(x.begin(), x.begin() + static_cast<ptrdiff_t>(to), y.begin());
+}
 
 }  // namespace
 
@@ -81,7 +96,10 @@ bool Scheduler::prefill_some() {
   double hold_seconds = time_for_prompts();
   double share = 1;
   while (request && share > 0) {
-    share = prefill(*request, hold_seconds, share);
+    auto together = prompts_with(*request, hold_seconds, share);
+    share = together.size() > 1
+        ? prefill_together(together, hold_seconds, share)
+        : prefill(*request, hold_seconds, share);
     oldest_prompt_next_ = !oldest_prompt_next_;
     // Whoever decodes first should not wait for the others' prompts.
     if (hold_seconds == 0 && time_for_prompts() > 0) {
@@ -92,8 +110,118 @@ bool Scheduler::prefill_some() {
   return true;
 }
 
+std::vector<ActiveRequest*> Scheduler::prompts_with(
+    ActiveRequest& first,
+    double hold_seconds,
+    double share) {
+  std::vector<ActiveRequest*> chosen{&first};
+  ScheduledModel& model = *first.model;
+  if (!model.runner->joins_prompts() || first.chunk_limit > 0 ||
+      !try_open(first) || first.prompt_left == 0) {
+    return chosen;
+  }
+  int room =
+      model.pace.chunk(std::numeric_limits<int>::max(), hold_seconds, share);
+  int longest = first.prompt_left;
+  std::vector<ActiveRequest*> others;
+  for (const auto& request : active_) {
+    if (request.get() != &first && request->model == &model &&
+        request->stage == ActiveRequest::Stage::prefilling &&
+        request->request.priority == first.request.priority &&
+        request->chunk_limit == 0 && !request->finished()) {
+      others.push_back(request.get());
+    }
+  }
+  std::ranges::stable_sort(others, {}, &ActiveRequest::prompt_left);
+  for (ActiveRequest* other : others) {
+    int rows = static_cast<int>(chosen.size()) + 1;
+    if (chosen.size() == kMostTogether || longest > room / rows) {
+      break;
+    }
+    bool alike = std::ranges::any_of(chosen, [&](const ActiveRequest* one) {
+      return begin_alike(*one, *other);
+    });
+    if (alike || !try_open(*other) || other->prompt_left == 0 ||
+        other->computed() != first.computed()) {
+      continue;
+    }
+    if (std::max(longest, other->prompt_left) <= room / rows) {
+      longest = std::max(longest, other->prompt_left);
+      chosen.push_back(other);
+    }
+  }
+  return chosen;
+}
+
+double Scheduler::prefill_together(
+    const std::vector<ActiveRequest*>& requests,
+    double hold_seconds,
+    double share) {
+  ScheduledModel& model = *requests.front()->model;
+  std::vector<Row*> rows;
+  int done = 0;
+  for (ActiveRequest* request : requests) {
+    rows.push_back(request->choices[0]->row.get());
+    done += request->prompt_left;
+  }
+  try {
+    double began = hooks_.now();
+    if (!model.runner->prefill_together(rows)) {
+      return prefill(*requests.front(), hold_seconds, share);
+    }
+    double seconds = hooks_.now() - began;
+    model.pace.prefilled(done, seconds);
+    share -= model.pace.share_of(done, hold_seconds);
+    counters_.prefill_seconds += seconds;
+  } catch (...) {
+    auto error = current_error("prefill");
+    bool failed = false;
+    for (ActiveRequest* request : requests) {
+      if (!try_smaller_chunks(*request, *error)) {
+        failed = true;
+        fail_request(*request, error);
+      }
+    }
+    if (failed) {
+      runner_failed(model, error);
+    }
+    return share;
+  }
+  for (ActiveRequest* request : requests) {
+    try {
+      queue_.charge(
+          request->request.tenant,
+          static_cast<uint64_t>(request->prompt_left));
+      request->prompt_left = 0;
+      prefilled(*request);
+    } catch (...) {
+      auto error = current_error("prefill");
+      runner_failed(model, error);
+      fail_request(*request, error);
+    }
+  }
+  return share;
+}
+
+bool Scheduler::try_open(ActiveRequest& request) {
+  try {
+    if (!request.opened) {
+      open(request);
+    }
+    return true;
+  } catch (...) {
+    auto error = current_error("prefill");
+    runner_failed(*request.model, error);
+    fail_request(request, error);
+    return false;
+  }
+}
+
 double
 Scheduler::prefill(ActiveRequest& request, double hold_seconds, double share) {
+  if (request.finished()) {
+    return share;
+  }
   ScheduledModel& model = *request.model;
   try {
     if (!request.opened) {

@@ -15,7 +15,8 @@ namespace mlxx::models {
 // A decoder whose steps of one token per sequence run as one operation of
 // libmlxx_cuda. Prompts, and steps that adapters of an AdapterScope change, run
 // layer by layer, and what they leave is put into the blocks of the sequences.
-// Not differentiable.
+// Rows of prompts go through the layers together, unless the same bits are
+// asked for whatever is computed beside a row. Not differentiable.
 class CudaDecoder {
  public:
   // Once the weights are in; packs them. Nothing, and the reason in `why`, if
@@ -40,16 +41,25 @@ class CudaDecoder {
       kernels::LogitRows rows,
       const LayerByLayer& layer_by_layer) const;
 
+  // Model::append_prompts().
+  bool append_prompts(
+      const mx::array& tokens,
+      std::span<const int> lengths,
+      cache::CacheList& cache,
+      const LayerByLayer& layer_by_layer) const;
+
  private:
   CudaDecoder(
       std::shared_ptr<kernels::CudaDecoder> decoder,
       const kernels::KvShape& shape,
-      std::vector<int> windows)
+      std::vector<int> windows,
+      bool deterministic)
       : decoder_(std::move(decoder)),
         shape_(shape),
-        windows_(std::move(windows)) {}
+        windows_(std::move(windows)),
+        deterministic_(deterministic) {}
 
-  using Sequences = std::vector<kernels::SequenceKv*>;
+  using Sequences = std::span<kernels::SequenceKv* const>;
   // Logits, and what the next operation on the sequences waits for.
   using Result = std::pair<mx::array, mx::array>;
 
@@ -57,27 +67,43 @@ class CudaDecoder {
   // adapters change them.
   Result joined(
       const mx::array& tokens,
-      const Sequences& sequences,
+      Sequences sequences,
       std::vector<mx::array> previous,
       const LayerByLayer& layer_by_layer) const;
-  Result one_by_one(
+  // Rows that hold equally many tokens, in one pass; of row b the first
+  // lengths[b] tokens count.
+  Result together(
       const mx::array& tokens,
-      const Sequences& sequences,
+      std::span<const int> lengths,
+      Sequences sequences,
+      const std::vector<mx::array>& previous,
+      const LayerByLayer& layer_by_layer) const;
+  // Any rows, as few passes as can be.
+  Result prompts(
+      const mx::array& tokens,
+      Sequences sequences,
       std::vector<mx::array> previous,
       const LayerByLayer& layer_by_layer) const;
-  // What layers see of a sequence, and back into its blocks.
+  // The same for rows whose adapters differ: they can't be parted.
+  Result prompts_apart(
+      const mx::array& tokens,
+      Sequences sequences,
+      std::vector<mx::array> previous,
+      const LayerByLayer& layer_by_layer) const;
+  // What layers see of sequences of one length, and back into their blocks.
   cache::CacheList open(
-      const kernels::SequenceKv& sequence,
+      Sequences sequences,
       const std::vector<mx::array>& previous) const;
   mx::array close(
-      kernels::SequenceKv& sequence,
+      Sequences sequences,
       const cache::CacheList& layers,
-      int length,
+      std::span<const int> lengths,
       const std::vector<mx::array>& previous) const;
 
   std::shared_ptr<kernels::CudaDecoder> decoder_;
   kernels::KvShape shape_;
   std::vector<int> windows_;  // of each layer; 0: none
+  bool deterministic_;
 };
 
 }  // namespace mlxx::models

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlxx/base/log.h"
+#include "mlxx/cache/joined_rows.h"
 #include "mlxx/core/device.h"
 #include "mlxx/models/decoder_ends.h"
 #include "mlxx/models/layer_caches.h"
@@ -124,6 +125,27 @@ mx::array DecoderModel::forward_last(
   }
   mx::array h = last_position(trunk(tokens, cache));
   return mx::squeeze(head(norm_(h)), 1);
+}
+
+bool DecoderModel::append_prompts(
+    const mx::array& tokens,
+    std::span<const int> lengths,
+    std::span<cache::CacheList* const> rows) const {
+  bool on_cuda =
+      cuda_ && std::ranges::all_of(rows, [](const cache::CacheList* row) {
+        return CudaDecoder::made(*row);
+      });
+  if (!on_cuda || rows.size() > kernels::cuda::kMaxRows) {
+    return false;
+  }
+  cache::JoinedRows joined(rows);
+  return cuda_->append_prompts(
+      tokens,
+      lengths,
+      joined.caches(),
+      [this](const mx::array& batch, cache::CacheList& layers) {
+        return forward_last(batch, layers);
+      });
 }
 
 void DecoderModel::visit(const ParameterVisitor& visitor) {

@@ -31,6 +31,10 @@ class DecoderModel : public Model, private TrainingFace {
       const override;
   mx::array forward_last(const mx::array& tokens, cache::CacheList& cache)
       const override;
+  bool append_prompts(
+      const mx::array& tokens,
+      std::span<const int> lengths,
+      std::span<cache::CacheList* const> rows) const override;
   void visit(const ParameterVisitor& visitor) override;
   using Model::visit;
   void use(const kernels::Selection& selection) override;

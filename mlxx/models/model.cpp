@@ -26,6 +26,13 @@ mx::array Model::forward_rows(
   return logits;
 }
 
+bool Model::append_prompts(
+    const mx::array&,
+    std::span<const int>,
+    std::span<cache::CacheList* const>) const {
+  return false;
+}
+
 void Model::visit(const ConstParameterVisitor& visitor) const {
   // The visitor below hands each parameter on as const, so nothing of this
   // object changes; a second list of names would be the alternative.

@@ -67,6 +67,15 @@ class Model {
       const mx::array& tokens,
       std::span<cache::CacheList* const> rows) const;
 
+  // Pieces of prompts of several sequences in one pass, for their states alone:
+  // tokens [B, L], of which row b's first lengths[b] are appended to rows[b],
+  // whatever they hold so far. Lazy. False, and nothing is done, where rows
+  // don't go together; then they are to be computed one by one.
+  virtual bool append_prompts(
+      const mx::array& tokens,
+      std::span<const int> lengths,
+      std::span<cache::CacheList* const> rows) const;
+
   // Calls the visitor once for each parameter, under its checkpoint name.
   // While loading this is how the weights come in.
   virtual void visit(const ParameterVisitor& /* visitor */) {}

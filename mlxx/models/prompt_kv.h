@@ -16,7 +16,7 @@ class PromptKv : public cache::KVCache {
 
   // Once.
   cache::KVView append(const mx::array& keys, const mx::array& values) override;
-  // What append() was given, [1, K, L, D]; internal before that.
+  // What append() was given, [B, K, L, D]; internal before that.
   const mx::array& new_keys() const;
   const mx::array& new_values() const;
 

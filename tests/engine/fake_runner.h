@@ -125,6 +125,7 @@ class FakeRunner : public Runner {
   std::function<void(const std::string& call, std::vector<FakeRow*>)> fault;
   std::set<std::vector<int32_t>> not_finite;   // answers begun with these
   std::map<std::vector<int32_t>, int> cached;  // tokens known of prompts
+  bool joins = false;                          // prompts
   double seconds_per_prompt_token = 0;
   double seconds_per_step = 0;
 
@@ -189,6 +190,33 @@ class FakeRunner : public Runner {
       clock_->wait_until(clock_->enqueue(seconds_per_prompt_token * done));
     }
     return left - done;
+  }
+
+  bool joins_prompts() const override {
+    return joins;
+  }
+  bool prefill_together(std::span<Row* const> rows) override {
+    std::vector<FakeRow*> fakes;
+    for (Row* row : rows) {
+      fakes.push_back(static_cast<FakeRow*>(row));
+    }
+    size_t known = fakes.front()->computed;
+    size_t done = 0;
+    for (FakeRow* fake : fakes) {
+      EXPECT_EQ(fake->computed, known);
+      EXPECT_LT(fake->computed, fake->prompt - 1);
+      done += fake->prompt - 1 - fake->computed;
+    }
+    log(fmt::format("together {} {}", name_of(fakes), done));
+    check_fault("prefill", fakes);
+    for (FakeRow* fake : fakes) {
+      fake->computed = fake->prompt - 1;
+    }
+    if (clock_) {
+      clock_->wait_until(
+          clock_->enqueue(seconds_per_prompt_token * double(done)));
+    }
+    return true;
   }
 
   std::unique_ptr<Step> begin(std::span<Row* const> rows) override {

@@ -152,6 +152,73 @@ TEST(SchedulerPrefill, ShortPromptsShareAChunk) {
   EXPECT_LE(most, 6);
 }
 
+TEST(SchedulerPrefill, ShortPromptsAreComputedTogetherWhereThatIsCheap) {
+  Bench bench(small_steps());
+  bench.runner->joins = true;
+  bench.runner->seconds_per_prompt_token = 0.001;
+  bench.runner->cached[bytes("known" + std::string(50, 'k'))] = 30;
+  bench.submit(make_request("warm" + std::string(300, 'y'), 1));
+  bench.run();
+  std::string alike = "=" + std::string(100, '=');
+  std::vector<std::string> prompts{
+      "a23456789",
+      "b2345",
+      "known" + std::string(50, 'k'),
+      alike + "1",
+      alike + "2",
+      "c",
+      "d234567",
+      "L" + std::string(2000, 'l')};
+  std::vector<uint64_t> ids;
+  for (const std::string& prompt : prompts) {
+    ids.push_back(bench.submit(make_request(prompt, 3000)));
+  }
+  size_t before = bench.runner->calls().size();
+  bench.run();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(bench.of(ids[i]).text, prompts[i]) << prompts[i].front();
+  }
+  auto calls = bench.runner->calls();
+  auto is_first = [](const std::string& call) {
+    return call.starts_with("together ") || call.starts_with("prefill ");
+  };
+  auto first = std::ranges::find_if(
+      calls.begin() + static_cast<ptrdiff_t>(before),
+      calls.end(),
+      is_first);
+  ASSERT_NE(first, calls.end());
+  // All short ones that are not alike and of which nothing is known.
+  EXPECT_TRUE(first->starts_with("together ")) << *first;
+  for (char name : {'a', 'b', 'd'}) {
+    EXPECT_NE(first->find(name, 9), std::string::npos) << *first;
+  }
+  EXPECT_EQ(first->find('k', 9), std::string::npos) << *first;
+  EXPECT_EQ(std::ranges::count(*first, '='), 0) << *first;
+  EXPECT_EQ(first->find('L', 9), std::string::npos) << *first;
+}
+
+TEST(SchedulerPrefill, PromptsThatDoNotFitTogetherAreComputedOneByOne) {
+  Bench bench(small_steps());
+  bench.runner->joins = true;
+  int failures = 0;
+  bench.runner->fault = [&](const std::string& call, const auto& rows) {
+    if (call == "prefill" && rows.size() > 1) {
+      ++failures;
+      fail(ErrorKind::out_of_memory, "prefill", "no room");
+    }
+  };
+  std::vector<uint64_t> ids;
+  for (const char* prompt : {"a2345", "b234567", "c2"}) {
+    ids.push_back(bench.submit(make_request(prompt, 20)));
+  }
+  bench.run();
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(bench.of(ids[0]).text, "a2345");
+  EXPECT_EQ(bench.of(ids[1]).text, "b234567");
+  EXPECT_EQ(bench.of(ids[2]).text, "c2");
+  EXPECT_EQ(bench.runner->open_rows, 0);
+}
+
 TEST(SchedulerPrefill, NobodyWaitsTwiceAsLongForATokenBesideManyPrompts) {
   EngineOptions options = small_steps();
   options.max_rows = 32;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/attention/product_attention.h"
 #include "mlxx/kernels/attention/shape_steps.h"
 #include "mlxx/kernels/expert_matmul/device_experts.h"
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
@@ -239,6 +240,35 @@ TEST(DeviceAttention, LengthsThatAreNotRoundAreComputedAsRoundOnes) {
       EXPECT_EQ(got.shape(), expected.shape());
       EXPECT_LT(relative_error(got, expected), 2 * epsilon(mx::float16))
           << L << " " << before;
+    }
+  }
+}
+
+TEST(DeviceAttention, ProductsAgreeWithPlainOperations) {
+  for (const char* mode : {"causal", "", "array"}) {
+    for (auto [L, before] : {std::pair{3, 0}, {70, 0}, {5, 300}}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", mode, L, before));
+      mx::array q = numbers({3, 4, L, 32}, 1, mx::float16);
+      DenseView view{
+          numbers({3, 2, before + L, 32}, 2, mx::float16),
+          numbers({3, 2, before + L, 32}, 3, mx::float16)};
+      AttentionOptions options{.scale = 0.2f, .mask = {"causal"}};
+      if (std::string_view(mode) != "causal") {
+        options.mask.mode = "";
+      }
+      if (std::string_view(mode) == "array") {
+        // Every query sees the first key.
+        options.mask.array = mx::logical_or(
+            mx::greater(
+                numbers({L, before + L}, 5, mx::float32),
+                mx::array(-0.1f)),
+            mx::equal(mx::arange(before + L), mx::array(0)));
+      }
+      mx::array got = attention_by_products(q, view, options);
+      mx::array expected = plain_attention(q, view.keys, view.values, options);
+      EXPECT_EQ(got.shape(), expected.shape());
+      EXPECT_EQ(got.dtype(), expected.dtype());
+      EXPECT_LT(relative_error(got, expected), 2 * epsilon(mx::float16));
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/attention/attention_cpu.h"
+#include "mlxx/kernels/attention/product_attention.h"
 #include "mlxx/kernels/attention/shape_steps.h"
 
 namespace mlxx::kernels {
@@ -16,6 +17,9 @@ mx::array attend_dense(
     const Selection& selection) {
   if (attention_cpu_covers(queries, view, options, selection)) {
     return attention_cpu(queries, view, options, selection);
+  }
+  if (wants_products(queries, view, options, selection)) {
+    return attention_by_products(queries, view, options);
   }
   if (wants_round_lengths(queries, view, options, selection)) {
     return attention_of_round_lengths(queries, view, options);

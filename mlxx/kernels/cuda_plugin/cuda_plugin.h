@@ -52,12 +52,13 @@ class CudaDecoder {
       std::vector<SequenceKv::Step> steps,
       const std::vector<mx::array>& previous) = 0;
 
-  // keys_values: keys and values of every layer one after another, [1, K, L,
-  // D] bfloat16, written into the blocks of one sequence. As above for the
-  // rest.
+  // keys_values: keys and values of every layer one after another, [B, K, L,
+  // D] bfloat16, of which row b's first lengths[b] tokens are written into the
+  // blocks of rows[b]; at most cuda::kMaxRows. As above for the rest.
   virtual mx::array write_kv(
       const std::vector<mx::array>& keys_values,
-      SequenceKv::Step step,
+      std::vector<SequenceKv::Step> rows,
+      std::vector<int> lengths,
       const std::vector<mx::array>& previous) = 0;
 
   // Keys (part 0) and values (part 1) of that layer's first `tokens` tokens,
@@ -76,7 +77,7 @@ class CudaDecoder {
 // The function table. Entries are added at the end; any change is a new
 // version, and another version is not used.
 struct CudaPlugin {
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   static constexpr const char* kSymbol = "mlxx_cuda_plugin";
 
   uint32_t version;

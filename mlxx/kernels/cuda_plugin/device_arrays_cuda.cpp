@@ -44,6 +44,12 @@ void OutputMemory::allocate(mx::array& output) const {
   filled_.primitive().eval_gpu({zero_}, outputs);
 }
 
+mx::array OutputMemory::make(int bytes) const {
+  mx::array made({bytes}, mx::uint8, filled_.primitive_ptr(), {zero_});
+  allocate(made);
+  return made;
+}
+
 mx::Stream default_stream() {
   return mx::default_stream(mx::default_device());
 }

@@ -29,7 +29,10 @@ void check(cuda::Status status, std::string_view doing);
 class OutputMemory {
  public:
   explicit OutputMemory(mx::Stream stream);
+  // `output` has a primitive.
   void allocate(mx::array& output) const;
+  // uint8 [bytes], of no operation.
+  mx::array make(int bytes) const;
 
  private:
   mx::array zero_;

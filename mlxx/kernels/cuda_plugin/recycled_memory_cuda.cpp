@@ -41,9 +41,7 @@ void RecycledMemory::allocate(mx::array& output, const OutputMemory& memory) {
     }
   }
   if (!held) {
-    mx::array made({static_cast<int>(bytes)}, mx::uint8, nullptr, {});
-    memory.allocate(made);
-    held = made.data_shared_ptr();
+    held = memory.make(static_cast<int>(bytes)).data_shared_ptr();
   }
   mx::allocator::Buffer buffer = held->buffer();
   output.set_data(mx::allocator::Data(

@@ -74,16 +74,29 @@ class CudaStep : public OnCuda {
 // Inputs: keys and values of each layer, and what came before. Output: [1].
 class CudaWriteKv : public OnCuda {
  public:
-  CudaWriteKv(std::shared_ptr<DecoderSteps> steps, SequenceKv::Step row)
-      : OnCuda(std::move(steps)), row_(std::move(row)) {}
+  CudaWriteKv(
+      std::shared_ptr<DecoderSteps> steps,
+      std::vector<SequenceKv::Step> rows,
+      std::vector<int> lengths)
+      : OnCuda(std::move(steps)),
+        rows_(std::move(rows)),
+        lengths_(std::move(lengths)) {}
 
   void eval_gpu(
       const std::vector<mx::array>& inputs,
       std::vector<mx::array>& outputs) override {
     mark(outputs[0]);
     cuda::Stream queue = committed_stream(stream());
-    steps_->copy_shared({&row_, 1}, queue);
-    void* const* table = steps_->table_of(row_.blocks, queue);
+    steps_->copy_shared(rows_, queue);
+    std::vector<const KvBlocks*> blocks;
+    cuda::KvRows rows;
+    rows.rows = static_cast<int>(rows_.size());
+    for (size_t b = 0; b < rows_.size(); ++b) {
+      blocks.push_back(&rows_[b].blocks);
+      rows.first[b] = rows_[b].from;
+      rows.tokens[b] = lengths_[b];
+    }
+    void* const* table = steps_->table_of(blocks, queue);
     int layers = static_cast<int>(steps_->decoder().layers.size());
     for (int i = 0; i < layers * 2; ++i) {
       const mx::array& dense = inputs[i];
@@ -92,26 +105,27 @@ class CudaWriteKv : public OnCuda {
           .head_size = dense.shape(3),
           .layer = i / 2,
           .part = i % 2,
-          .first = row_.from,
           .tokens = dense.shape(2)};
       check(
           cuda::launch_write_kv(
               part,
+              rows,
               device_pointer(dense),
-              dense.strides(1),
-              dense.strides(2),
+              {dense.strides(0), dense.strides(1), dense.strides(2)},
               table,
+              steps_->table_stride(),
               queue),
           "writing keys and values");
     }
-    keep_until_run(std::pair(std::move(row_), steps_));
+    keep_until_run(std::pair(std::move(rows_), steps_));
   }
   const char* name() const override {
     return "CudaWriteKv";
   }
 
  private:
-  SequenceKv::Step row_;  // given away when it runs
+  std::vector<SequenceKv::Step> rows_;  // given away when it runs
+  std::vector<int> lengths_;
 };
 
 // Inputs: what came before. Output: [1, K, tokens, D].
@@ -131,6 +145,7 @@ class CudaReadKv : public OnCuda {
       override {
     memory_.allocate(outputs[0]);
     cuda::Stream queue = committed_stream(stream());
+    const KvBlocks* row = &blocks_;
     cuda::KvPart part{
         .kv_heads = outputs[0].shape(1),
         .head_size = outputs[0].shape(3),
@@ -140,7 +155,7 @@ class CudaReadKv : public OnCuda {
     check(
         cuda::launch_read_kv(
             part,
-            steps_->table_of(blocks_, queue),
+            steps_->table_of({&row, 1}, queue),
             device_pointer(outputs[0]),
             queue),
         "reading keys and values");
@@ -194,18 +209,33 @@ class CudaDecoderSteps : public CudaDecoder {
 
   mx::array write_kv(
       const std::vector<mx::array>& keys_values,
-      SequenceKv::Step row,
+      std::vector<SequenceKv::Step> rows,
+      std::vector<int> lengths,
       const std::vector<mx::array>& previous) override {
     size_t layers = steps_->decoder().layers.size();
-    if (keys_values.size() != 2 * layers) {
+    if (keys_values.size() != 2 * layers || rows.empty() ||
+        rows.size() > cuda::kMaxRows || lengths.size() != rows.size()) {
       fail(
           ErrorKind::internal,
           "decode step",
-          "{} arrays of keys and values for {} layers",
+          "{} arrays of keys and values for {} layers and {} rows",
           keys_values.size(),
-          layers);
+          layers,
+          rows.size());
     }
-    steps_->make_room(1, static_cast<int>(row.blocks.size()));
+    size_t blocks = 0;
+    for (size_t b = 0; b < rows.size(); ++b) {
+      blocks = std::max(blocks, rows[b].blocks.size());
+      if (lengths[b] < 0 || lengths[b] > keys_values[0].shape(2)) {
+        fail(
+            ErrorKind::internal,
+            "decode step",
+            "{} of {} tokens",
+            lengths[b],
+            keys_values[0].shape(2));
+      }
+    }
+    steps_->make_room(static_cast<int>(rows.size()), static_cast<int>(blocks));
     std::vector<mx::array> inputs;
     for (const auto& array : keys_values) {
       inputs.push_back(mx::contiguous(mx::astype(array, mx::bfloat16)));
@@ -214,7 +244,10 @@ class CudaDecoderSteps : public CudaDecoder {
     return mx::array(
         mx::Shape{1},
         mx::float32,
-        std::make_shared<CudaWriteKv>(steps_, std::move(row)),
+        std::make_shared<CudaWriteKv>(
+            steps_,
+            std::move(rows),
+            std::move(lengths)),
         std::move(inputs));
   }
 

@@ -175,10 +175,9 @@ void DecoderSteps::run(
 }
 
 void* const* DecoderSteps::table_of(
-    const KvBlocks& blocks,
+    std::span<const KvBlocks* const> rows,
     cuda::Stream stream) {
-  const KvBlocks* row = &blocks;
-  set_table({&row, 1}, stream);
+  set_table(rows, stream);
   return device_pointer_as<void*>(*table_);
 }
 

@@ -76,8 +76,13 @@ class DecoderSteps {
   RecycledMemory& output_memory() const {
     return *output_memory_;
   }
-  // The row of the table that holds these blocks.
-  void* const* table_of(const KvBlocks& blocks, cuda::Stream stream);
+  // The table, whose first rows are these; they lie table_stride() apart.
+  void* const* table_of(
+      std::span<const KvBlocks* const> rows,
+      cuda::Stream stream);
+  int table_stride() const {
+    return stride_;
+  }
 
  private:
   using Key = std::pair<int, int>;  // padded rows, longest

@@ -35,26 +35,40 @@ __device__ int64_t place(const KvPart& part, int head, int token, int d) {
   return (index * kKvBlockLength + token % kKvBlockLength) * part.head_size + d;
 }
 
-// One thread per pair of numbers; grid: tokens by heads.
-template <bool kWrite>
-__global__ void move_kv(
+// Grid: tokens by heads by rows.
+__global__ void write_kv(
+    const __grid_constant__ KvPart part,
+    const __grid_constant__ KvRows rows,
+    const uint16_t* dense,
+    const __grid_constant__ KvStrides strides,
+    void* const* table,
+    int table_stride) {
+  int token = blockIdx.x;
+  int head = blockIdx.y;
+  int row = blockIdx.z;
+  if (token >= rows.tokens[row]) {
+    return;
+  }
+  int position = rows.first[row] + token;
+  auto* block = static_cast<uint16_t*>(
+      table[int64_t{row} * table_stride + position / kKvBlockLength]);
+  const uint16_t* from =
+      dense + row * strides.row + head * strides.head + token * strides.token;
+  for (int d = threadIdx.x; d < part.head_size; d += blockDim.x) {
+    block[place(part, head, position, d)] = from[d];
+  }
+}
+
+__global__ void read_kv(
     const __grid_constant__ KvPart part,
     uint16_t* dense,
-    int64_t head_stride,
-    int64_t token_stride,
     void* const* blocks) {
   int token = blockIdx.x;
   int head = blockIdx.y;
-  int position = part.first + token;
-  auto* block = static_cast<uint16_t*>(blocks[position / kKvBlockLength]);
+  auto* block = static_cast<const uint16_t*>(blocks[token / kKvBlockLength]);
+  uint16_t* to = dense + (int64_t{head} * part.tokens + token) * part.head_size;
   for (int d = threadIdx.x; d < part.head_size; d += blockDim.x) {
-    int64_t inside = place(part, head, position, d);
-    int64_t outside = head * head_stride + token * token_stride + d;
-    if (kWrite) {
-      block[inside] = dense[outside];
-    } else {
-      dense[outside] = block[inside];
-    }
+    to[d] = block[place(part, head, token, d)];
   }
 }
 
@@ -86,18 +100,20 @@ Status launch_step_rows(
 
 Status launch_write_kv(
     const KvPart& part,
+    const KvRows& rows,
     const void* dense,
-    int64_t head_stride,
-    int64_t token_stride,
-    void* const* blocks,
+    const KvStrides& strides,
+    void* const* table,
+    int table_stride,
     Stream stream) {
-  dim3 grid(part.tokens, part.kv_heads);
-  move_kv<true><<<grid, threads_of(part), 0, stream>>>(
+  dim3 grid(part.tokens, part.kv_heads, rows.rows);
+  write_kv<<<grid, threads_of(part), 0, stream>>>(
       part,
-      static_cast<uint16_t*>(const_cast<void*>(dense)),
-      head_stride,
-      token_stride,
-      blocks);
+      rows,
+      static_cast<const uint16_t*>(dense),
+      strides,
+      table,
+      table_stride);
   return cudaGetLastError();
 }
 
@@ -107,11 +123,9 @@ Status launch_read_kv(
     void* dense,
     Stream stream) {
   dim3 grid(part.tokens, part.kv_heads);
-  move_kv<false><<<grid, threads_of(part), 0, stream>>>(
+  read_kv<<<grid, threads_of(part), 0, stream>>>(
       part,
       static_cast<uint16_t*>(dense),
-      int64_t{part.tokens} * part.head_size,
-      part.head_size,
       blocks);
   return cudaGetLastError();
 }

@@ -35,26 +35,39 @@ Status launch_step_rows(
     int32_t* fixed_lengths,
     Stream stream);
 
-// One layer's keys or values of one sequence.
+// One layer's keys or values.
 struct KvPart {
   int kv_heads = 0;
   int head_size = 0;
   int layer = 0;
-  int part = 0;   // 0: keys, 1: values
-  int first = 0;  // token
-  int tokens = 0;
+  int part = 0;    // 0: keys, 1: values
+  int tokens = 0;  // of each sequence, the most
 };
-// dense [kv_heads, tokens, head_size] bfloat16, whose heads lie `head_stride`
-// and whose tokens `token_stride` numbers apart; blocks: a row of the table.
+// Which tokens of dense rows are written where: row r's first tokens[r] to
+// first[r] and after it.
+struct KvRows {
+  int rows = 0;
+  int32_t first[kMaxRows];
+  int32_t tokens[kMaxRows];
+};
+// Numbers between neighbours.
+struct KvStrides {
+  int64_t row = 0;
+  int64_t head = 0;
+  int64_t token = 0;
+};
+// dense [rows, kv_heads, tokens, head_size] bfloat16; table: the rows' blocks,
+// `table_stride` apart.
 Status launch_write_kv(
     const KvPart& part,
+    const KvRows& rows,
     const void* dense,
-    int64_t head_stride,
-    int64_t token_stride,
-    void* const* blocks,
+    const KvStrides& strides,
+    void* const* table,
+    int table_stride,
     Stream stream);
-// The inverse, from token 0, without strides: dense is [kv_heads, tokens,
-// head_size].
+// The inverse, of the first `tokens` of one row, without strides: dense is
+// [kv_heads, tokens, head_size].
 Status launch_read_kv(
     const KvPart& part,
     void* const* blocks,
