@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "mlxx/cache/decoder_cache.h"
+#include "mlxx/cache/joined_rows.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/kernels/cuda_plugin/cuda_plugin.h"
+#include "mlxx/nn/row_adapters.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/models/fake_checkpoint.h"
 
@@ -202,6 +204,117 @@ TEST_F(CudaDecoder, GivesARowTheSameBitsAloneAndAmongOthers) {
           alone[i]);
       EXPECT_TRUE(equal_bits(mx::slice(all, {i, 0}, {i + 1, kVocabulary}), one))
           << "row " << i << " of step " << step;
+    }
+  }
+}
+
+// Prompts of several lengths in one pass, then pieces after them.
+TEST_F(CudaDecoder, AppendsPromptsTogetherAsOneByOne) {
+  auto model = load(checkpoint_of(
+      config(R"({"layer_types":["full_attention","sliding_attention",
+                                "full_attention"],"sliding_window":40})")));
+  constexpr int kRows = 5;
+  std::vector<cache::CacheList> alone;
+  std::vector<cache::CacheList> together;
+  std::vector<cache::CacheList*> rows;
+  for (int i = 0; i < kRows; ++i) {
+    alone.push_back(model->make_cache({}));
+    together.push_back(model->make_cache({}));
+  }
+  for (auto& row : together) {
+    rows.push_back(&row);
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    std::vector<int> lengths{70, 3, 128, 64, 1};
+    if (pass > 0) {
+      lengths.assign(kRows, 9);
+    }
+    mx::array ids = random_ids(kRows, pass > 0 ? 9 : 128, pass);
+    bool done = model->append_prompts(ids, lengths, rows);
+    if (pass > 0) {
+      EXPECT_FALSE(done) << "the rows hold different numbers of tokens";
+      break;
+    }
+    ASSERT_TRUE(done);
+    for (int i = 0; i < kRows; ++i) {
+      EXPECT_EQ(together[i][0]->offset(), lengths[i]);
+      mx::eval(model->forward_last(
+          mx::slice(ids, {i, 0}, {i + 1, lengths[i]}),
+          alone[i]));
+      mx::array next = random_ids(1, 1, 30 + i);
+      EXPECT_LT(
+          divergence(
+              model->forward_last(next, together[i]),
+              model->forward_last(next, alone[i])),
+          2e-3f)
+          << "row " << i;
+    }
+  }
+}
+
+// Multiplies what linear layers give by a number of each row's own.
+class RowFactors : public nn::RowAdapters {
+ public:
+  explicit RowFactors(std::vector<float> factors)
+      : factors_(std::move(factors)) {}
+  std::optional<mx::array> product(
+      const Parameter&,
+      const std::optional<Parameter>&,
+      const mx::array& x,
+      const std::function<mx::array(bool)>& plain) const override {
+    mx::array y = plain(true);
+    mx::Shape shape(x.ndim(), 1);
+    shape[0] = static_cast<int>(factors_.size());
+    EXPECT_EQ(x.shape(0), shape[0]);
+    return y * mx::astype(mx::array(factors_.data(), shape), y.dtype());
+  }
+  bool rows_apart() const override {
+    return true;
+  }
+
+ private:
+  std::vector<float> factors_;
+};
+
+TEST_F(CudaDecoder, RowsOfPromptsMayHaveAdaptersOfTheirOwn) {
+  auto model = load(checkpoint_of(config()));
+  const std::vector<float> factors{1.0f, 0.5f, 1.25f};
+  for (int different : {0, 1}) {
+    auto all = model->make_cache({});
+    std::vector<cache::CacheList> alone;
+    std::vector<cache::CacheList> opened;
+    std::vector<cache::CacheList*> rows;
+    for (int i = 0; i < 3; ++i) {
+      // In the second round the rows hold different numbers of tokens.
+      for (auto* caches : {&alone, &opened}) {
+        caches->push_back(model->make_cache({}));
+        mx::eval(model->forward_last(
+            random_ids(1, 4 + different * i, 60),
+            caches->back()));
+      }
+    }
+    for (auto& row : opened) {
+      rows.push_back(&row);
+    }
+    cache::JoinedRows joined(rows);
+    mx::array ids = random_ids(3, 5, 7);
+    RowFactors own(factors);
+    mx::array got = [&] {
+      nn::AdapterScope scope(&own);
+      return model->forward(ids, joined.caches());
+    }();
+    mx::eval(got);
+    for (int i = 0; i < 3; ++i) {
+      RowFactors one({factors[i]});
+      nn::AdapterScope scope(&one);
+      mx::array expected =
+          model->forward(mx::slice(ids, {i, 0}, {i + 1, 5}), alone[i]);
+      EXPECT_LT(
+          divergence(
+              mx::slice(got, {i, 0, 0}, {i + 1, 5, kVocabulary}),
+              expected),
+          2e-3f)
+          << "row " << i << ", " << different;
     }
   }
 }
