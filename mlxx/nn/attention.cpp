@@ -140,16 +140,32 @@ mx::array Attention::attend_texts(
       dtype);
 }
 
+std::vector<mx::array> Attention::projections(const mx::array& x) const {
+  mx::array queries = q_(x);
+  mx::array keys = k_(x);
+  return {queries, keys, v_(x)};
+}
+
+mx::array Attention::texts_output(
+    const std::vector<mx::array>& projections,
+    const TrainingRows& rows) const {
+  return join_heads(attend_texts(
+      normed_heads(projections[0], spec_.heads, q_norm_, q_layernorm_),
+      normed_heads(projections[1], spec_.kv_heads, k_norm_, k_layernorm_),
+      split_heads(projections[2], spec_.kv_heads),
+      rows));
+}
+
 mx::array Attention::heads_output(
     const mx::array& x,
     const kernels::AttentionMask& mask,
     cache::KVCache& cache) const {
+  if (const TrainingRows* rows = training_rows()) {
+    return texts_output(projections(x), *rows);
+  }
   mx::array queries = normed_heads(q_(x), spec_.heads, q_norm_, q_layernorm_);
   mx::array keys = normed_heads(k_(x), spec_.kv_heads, k_norm_, k_layernorm_);
   mx::array values = split_heads(v_(x), spec_.kv_heads);
-  if (const TrainingRows* rows = training_rows()) {
-    return join_heads(attend_texts(queries, keys, values, *rows));
-  }
   kernels::Position first = cache.position();
   if (spec_.rope) {
     queries = (*spec_.rope)(queries, first, selection_);

@@ -37,6 +37,12 @@ class Attention {
   mx::array project(const mx::array& heads) const {
     return o_(heads);
   }
+  // What heads_output() begins with: queries, keys and values before norms and
+  // rotation, each [B, L, heads * D]; and the rest of it, of whole texts.
+  std::vector<mx::array> projections(const mx::array& x) const;
+  mx::array texts_output(
+      const std::vector<mx::array>& projections,
+      const TrainingRows& rows) const;
 
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 

@@ -2,6 +2,9 @@
 
 #include <limits>
 
+#include "mlxx/core/checkpoint.h"
+#include "mlxx/nn/training_rows.h"
+
 namespace mlxx::nn {
 namespace {
 
@@ -68,6 +71,10 @@ mx::array TransformerBlock::operator()(
     const mx::array& x,
     const kernels::AttentionMask& mask,
     cache::LayerCache& cache) const {
+  const TrainingRows* rows = training_rows();
+  if (rows && rows->keeps_products && !spec_.parallel) {
+    return keeping_products(x, *rows);
+  }
   auto& kv = cache::cache_as<cache::KVCache>(cache);
   mx::array n = normed(before_attention_, x);
   mx::array attended = normed(after_attention_, attention_(n, mask, kv));
@@ -77,6 +84,27 @@ mx::array TransformerBlock::operator()(
         : mx::add(mx::add(x, attended), feed_forward(n));
   }
   return add_network(add(x, attended));
+}
+
+mx::array TransformerBlock::keeping_products(
+    const mx::array& x,
+    const TrainingRows& rows) const {
+  using Arrays = std::vector<mx::array>;
+  auto projections = checkpointed([this](const Arrays& in) {
+    return attention_.projections(normed(before_attention_, in[0]));
+  })({x});
+  mx::array attended =
+      attention_.project(attention_.texts_output(projections, rows));
+  mx::array h = add(x, normed(after_attention_, attended));
+  if (!mlp_) {
+    return add_network(h);
+  }
+  auto wide = checkpointed([this](const Arrays& in) {
+    return mlp_->widened(normed(before_mlp_, in[0]));
+  })({h});
+  auto narrow = checkpointed(
+      [this](const Arrays& in) { return Arrays{mlp_->narrowed(in)}; })(wide);
+  return add(h, normed(after_mlp_, narrow[0]));
 }
 
 std::optional<LayerSpec> TransformerBlock::attention_half() const {

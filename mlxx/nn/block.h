@@ -62,6 +62,9 @@ class TransformerBlock : public DecoderLayer {
  private:
   mx::array feed_forward(const mx::array& x) const;
   mx::array add(const mx::array& x, const mx::array& y) const;
+  // As TrainingRows::keeps_products says.
+  mx::array keeping_products(const mx::array& x, const TrainingRows& rows)
+      const;
 
   LayerSpec spec_;
   Attention attention_;

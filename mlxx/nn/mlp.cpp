@@ -15,15 +15,23 @@ Mlp::Mlp(const LayerSpec& spec)
   }
 }
 
-mx::array Mlp::operator()(const mx::array& x) const {
+std::vector<mx::array> Mlp::widened(const mx::array& x) const {
   if (!gate_) {
-    return down_(kernels::activate(up_(x), activation_, selection_));
+    return {up_(x)};
+  }
+  mx::array gate = (*gate_)(x);
+  return {gate, up_(x)};
+}
+
+mx::array Mlp::narrowed(const std::vector<mx::array>& wide) const {
+  if (wide.size() == 1) {
+    return down_(kernels::activate(wide[0], activation_, selection_));
   }
   if (training_rows() && activation_ == kernels::Activation::silu) {
-    return down_(kernels::trained_swiglu((*gate_)(x), up_(x), selection_));
+    return down_(kernels::trained_swiglu(wide[0], wide[1], selection_));
   }
   return down_(
-      kernels::gated_activation((*gate_)(x), up_(x), activation_, selection_));
+      kernels::gated_activation(wide[0], wide[1], activation_, selection_));
 }
 
 void Mlp::visit(const std::string& prefix, const ParameterVisitor& visitor) {

@@ -14,7 +14,12 @@ class Mlp {
   void use(const kernels::Selection& selection) {
     selection_ = selection;
   }
-  mx::array operator()(const mx::array& x) const;
+  mx::array operator()(const mx::array& x) const {
+    return narrowed(widened(x));
+  }
+  // Its two halves: gate(x) and up(x), or up(x) alone; and what follows.
+  std::vector<mx::array> widened(const mx::array& x) const;
+  mx::array narrowed(const std::vector<mx::array>& wide) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
  private:

@@ -10,6 +10,10 @@ namespace mlxx::nn {
 struct TrainingRows {
   // Of the one row that is packed; empty: each row is one text from position 0.
   std::vector<kernels::RowSegment> segments = {};
+  // For the backward pass: of a layer its input, what products give and what
+  // attention gives are kept, while norms, activations and the small products
+  // of adapters are computed again.
+  bool keeps_products = false;
 
   // Of the tokens of a row, [length] int32; 0 for tokens of no segment.
   mx::array positions(int length) const;

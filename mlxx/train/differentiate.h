@@ -30,6 +30,7 @@ using ScoreLoss = std::function<LossSums(const mx::array& logprobs)>;
 enum class Recompute {
   automatic,   // as the memory plan says
   none,        // all are kept
+  light,       // norms, activations and adapters are computed again
   checkpoint,  // those of a layer are computed again
   segments,    // one segment's at a time: forward to its end, then backward
 };

@@ -148,7 +148,7 @@ class BackwardPass {
 
   mx::array run_layers(const LayerRange& range, mx::array h) const {
     for (int i = range.first; i < range.last; ++i) {
-      h = pass_.layer(i, h);
+      h = pass_.layer(i, h, plan_.keeps_products);
     }
     return h;
   }
@@ -258,7 +258,7 @@ class BackwardPass {
   mx::array top_layers(mx::array h) const {
     for (int i = plan_.top.first; i < plan_.top.last; ++i) {
       if (!plan_.checkpoint_top) {
-        h = pass_.layer(i, h);
+        h = pass_.layer(i, h, plan_.keeps_products);
         continue;
       }
       auto layer = checkpointed(
@@ -351,6 +351,10 @@ class ModelDifferentiator : public Differentiator {
       case Recompute::none:
         plan_ = cut_in_segments(0, layers, 1, layers);
         break;
+      case Recompute::light:
+        plan_ = cut_in_segments(0, layers, 1, layers);
+        plan_.keeps_products = true;
+        break;
       case Recompute::checkpoint:
         plan_ = cut_in_segments(0, layers, 1, layers);
         plan_.checkpoint_top = true;
@@ -368,7 +372,14 @@ class ModelDifferentiator : public Differentiator {
     Evaluation end;
     const SegmentPlan& plan = plan_for(batch);
     WaitingLimit waiting(limit_);
-    return BackwardPass(pass, trainable_, plan, tied_, end).apply(loss);
+    auto result = BackwardPass(pass, trainable_, plan, tied_, end).apply(loss);
+    if (backend() != Backend::cpu) {
+      // Here, where MLX waits for what it has handed out.
+      Arrays all = result.gradients;
+      all.push_back(result.sums.loss);
+      mx::eval(all);
+    }
+    return result;
   }
 
   plan::TrainingMemory memory(const data::Batch& batch, size_t optimizer)
@@ -466,14 +477,25 @@ class ModelDifferentiator : public Differentiator {
     if (fits(whole)) {
       return whole;
     }
+    // On the CPU what is computed again takes longer than it is worth.
+    const bool light = backend() != Backend::cpu;
+    whole.keeps_products = light;
+    if (light && fits(whole)) {
+      return whole;
+    }
+    auto cut = [&](int top) {
+      SegmentPlan plan = cut_in_segments(first_, layers_, 1, top);
+      plan.keeps_products = light;
+      return plan;
+    };
     int good = 1;
     int bad = layers_ - first_;
     while (bad - good > 1) {
       int middle = good + (bad - good) / 2;
-      bool fit = fits(cut_in_segments(first_, layers_, 1, middle));
+      bool fit = fits(cut(middle));
       (fit ? good : bad) = middle;
     }
-    return cut_in_segments(first_, layers_, 1, good);
+    return cut(good);
   }
 
   const models::Model& model_;

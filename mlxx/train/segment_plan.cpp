@@ -8,7 +8,7 @@ namespace mlxx::train {
 
 std::string SegmentPlan::description() const {
   if (segments.empty()) {
-    return checkpoint_top ? "checkpoint" : "none";
+    return checkpoint_top ? "checkpoint" : keeps_products ? "light" : "none";
   }
   int layers = segments.front().last - segments.front().first;
   return layers == 1 ? "segments of 1 layer"

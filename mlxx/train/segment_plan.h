@@ -20,6 +20,7 @@ struct SegmentPlan {
   std::vector<LayerRange> segments;  // from the bottom
   LayerRange top;
   bool checkpoint_top = false;  // its layers are computed again
+  bool keeps_products = false;  // of all layers, as nn::TrainingRows
 
   std::string description() const;
 };

@@ -118,8 +118,11 @@ mx::array TextPass::embedded() const {
   return face_->embedded(plain_ ? columns(tokens_, 0, -1) : tokens_);
 }
 
-mx::array TextPass::layer(int index, const mx::array& h) const {
-  nn::TrainingScope scope(&rows_);
+mx::array TextPass::layer(int index, const mx::array& h, bool keeps_products)
+    const {
+  nn::TrainingRows rows = rows_;
+  rows.keeps_products = keeps_products;
+  nn::TrainingScope scope(&rows);
   return face_->layer_output(index, h);
 }
 

@@ -24,7 +24,9 @@ class TextPass {
   // 0: the model is a whole, only scores() without a state is there.
   int layers() const;
   mx::array embedded() const;
-  mx::array layer(int index, const mx::array& h) const;
+  // `keeps_products`: as nn::TrainingRows.
+  mx::array layer(int index, const mx::array& h, bool keeps_products = false)
+      const;
   // From the last layer's output: log-probabilities, float32 [rows, length].
   mx::array scores(const mx::array& h, bool differentiable = true) const;
   // From the tokens.

@@ -161,6 +161,10 @@ scores_of(const Scores& head, const mx::array& rows, const mx::array& targets) {
   const mx::array* bias = head.bias() ? &*head.bias() : nullptr;
   in_pieces(rows.shape(0), [&](int begin, int end) {
     mx::array piece = rows_between(rows, begin, end);
+    if (!gradients.empty() && backend() != Backend::cpu) {
+      // Or MLX computes the logits of all pieces before it uses the first ones.
+      piece = mx::depends({piece}, {gradients.back()})[0];
+    }
     auto part =
         head.part(piece, rows_between(targets, begin, end), nullptr, bias);
     scores.push_back(part.score);
