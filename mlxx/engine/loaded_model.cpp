@@ -5,6 +5,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/engine/states_identity.h"
 #include "mlxx/generate/pipeline.h"
+#include "mlxx/generate/warm_up.h"
 #include "mlxx/models/model.h"
 
 namespace mlxx::engine {
@@ -49,6 +50,7 @@ std::unique_ptr<LoadedModel> load_model_of(
       options.kernels = kernels;
       options.text_part = opened.text.part;
       auto pipeline = generate::load_pipeline(opened.files.checkpoint, options);
+      generate::warm_up(*pipeline.model, kernels);
       loaded->memory = std::make_unique<plan::ModelMemory>(pipeline.model);
       loaded->runner = std::make_shared<ModelRunner>(
           pipeline.model,

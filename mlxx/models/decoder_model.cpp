@@ -186,6 +186,9 @@ void DecoderModel::use(const kernels::Selection& selection) {
         positions_ ? &*positions_ : nullptr};
     if (backend() == Backend::cuda) {
       cuda_ = CudaDecoder::make(parts, selection, why);
+      if (cuda_) {
+        use_bfloat16();
+      }
     } else {
       fused_ = FusedDecoder::make(parts, selection, why);
     }
@@ -197,6 +200,19 @@ void DecoderModel::use(const kernels::Selection& selection) {
       log_debug("{}: no layer as one, since {}", spec_.model_type, why);
     }
   }
+}
+
+// The matrices are; where norms and biases are float16, layers would compute
+// in float32.
+void DecoderModel::use_bfloat16() {
+  visit([](const std::string&, Parameter& parameter) {
+    if (parameter.is_set() && !parameter.packed() &&
+        !parameter.quantization() && parameter.value().dtype() == mx::float16) {
+      mx::array value = mx::astype(parameter.value(), mx::bfloat16);
+      mx::eval(value);
+      parameter.set({value, std::nullopt, std::nullopt});
+    }
+  });
 }
 
 bool DecoderModel::skips(const std::string& tensor) const {

@@ -56,6 +56,7 @@ class DecoderModel : public Model, private TrainingFace {
   HeadParts head_parts() const override;
   bool takes_packed_rows() const override;
 
+  void use_bfloat16();
   mx::array multiplied_embedding(const mx::array& tokens) const;
   mx::array embed(const mx::array& tokens, const cache::CacheList& cache) const;
   // Before the last norm: [B, L, E].

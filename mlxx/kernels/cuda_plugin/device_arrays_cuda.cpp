@@ -54,6 +54,21 @@ mx::Stream default_stream() {
   return mx::default_stream(mx::default_device());
 }
 
+void keep_freed_memory(size_t bytes) {
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetDefaultMemPool(&pool, device) != cudaSuccess) {
+    return;  // a device without pools
+  }
+  uint64_t most = bytes;
+  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most);
+  if (bytes == 0) {
+    cudaMemPoolTrimTo(pool, 0);
+  }
+  cudaGetLastError();  // it is but a wish
+}
+
 cuda::Stream committed_stream(mx::Stream stream) {
   auto& encoder = mx::cu::get_command_encoder(stream);
   encoder.device().make_current();

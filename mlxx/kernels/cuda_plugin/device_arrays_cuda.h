@@ -42,6 +42,11 @@ class OutputMemory {
 // Of MLX's default device.
 mx::Stream default_stream();
 
+// Lets the driver keep so much of what MLX frees, for what it allocates next;
+// otherwise all of it goes back to the system whenever the device is waited
+// for. Dropped by 0. Never fails.
+void keep_freed_memory(size_t bytes);
+
 // Launches what MLX has recorded and gives the stream for launches of our own.
 cuda::Stream committed_stream(mx::Stream stream);
 

@@ -28,6 +28,9 @@ int longest_of(std::span<const SequenceKv::Step> steps) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(longest)));
 }
 
+// What a prompt's layers take for the moment.
+constexpr size_t kKeptBytes = size_t{2} << 30;
+
 mx::array zero_array(mx::Shape shape, mx::Dtype dtype) {
   mx::array made = mx::zeros(std::move(shape), dtype);
   mx::eval(made);
@@ -44,9 +47,12 @@ DecoderSteps::DecoderSteps(
     : decoder_(std::move(decoder)),
       held_(std::move(held)),
       deterministic_(deterministic),
-      padding_{std::make_shared<KvBlock>(shape)} {}
+      padding_{std::make_shared<KvBlock>(shape)} {
+  keep_freed_memory(kKeptBytes);
+}
 
 DecoderSteps::~DecoderSteps() {
+  keep_freed_memory(0);
   if (capture_stream_) {
     cudaStreamDestroy(capture_stream_);
   }
