@@ -21,6 +21,9 @@ struct Selection {
   // On CUDA: the same row gives the same bits whatever else is computed with
   // it. On the CPU that is always so.
   bool deterministic = false;
+  // Weights stay in the form that products of many rows and their gradients
+  // take, also where decoding would be faster with another.
+  bool trains = false;
   // What CPU kernels compute with; null where none will run.
   std::shared_ptr<ThreadPool> threads;
   // How activations meet quantized weights in CPU kernels.

@@ -13,6 +13,7 @@ std::shared_ptr<Model> load(
   apply_compile_mode();
   kernels::Selection selection =
       options.kernels ? *options.kernels : kernels::select_from_environment();
+  selection.trains = selection.trains || dense;
   JsonView config(checkpoint.config(), "config.json");
   const ModelInfo& info = find_model(config.string("model_type"));
   auto rewritten = rewrite_checkpoint(info, checkpoint);
