@@ -49,10 +49,11 @@ class LoadingLine {
 generate::Pipeline load_for_answers(
     const AnswerOptions& options,
     const InterruptScope& interrupt,
-    bool trainable) {
+    Training training) {
   generate::PipelineOptions pipeline_options;
-  pipeline_options.trainable = trainable;
+  pipeline_options.trainable = training == Training::weights;
   pipeline_options.kernels = options.kernels.selection();
+  pipeline_options.kernels->trains = training != Training::none;
   auto checkpoint = hub::open_checkpoint(hub::resolve_model(options.model));
   LoadingLine line;
   pipeline_options.extra_eos_tokens = options.extra_eos_tokens;

@@ -98,7 +98,10 @@ TrainMaterial load_train_material(
   if (options.chat_template) {
     answers.chat_template = read_chat_template(*options.chat_template);
   }
-  material.pipeline = load_for_answers(answers, interrupt, options.is_full());
+  material.pipeline = load_for_answers(
+      answers,
+      interrupt,
+      options.is_full() ? Training::weights : Training::adapters);
   const auto& pipeline = material.pipeline;
 
   data::DataOptions wanted;
