@@ -11,6 +11,39 @@ namespace {
 
 // Batches out of which samples of like length are put together.
 constexpr uint32_t kMixedBatches = 32;
+// How often each packed sample is offered for another one, and among how many
+// of the next shorter ones that is.
+constexpr uint32_t kExchanges = 16;
+constexpr uint32_t kAlike = 16;
+
+// Samples of different rows change places where both still fit: best fit alone
+// would put the same lengths together in every epoch. `order`: the longest
+// first.
+void exchange(
+    std::span<const uint32_t> order,
+    std::span<const int32_t> lengths,
+    ShuffleSource& source,
+    std::span<int64_t> left,
+    std::span<uint32_t> row_of) {
+  const uint64_t count = order.size();
+  for (uint64_t i = 0; i < count * kExchanges; ++i) {
+    uint64_t at = source.below(count);
+    uint64_t other = at + 1 + source.below(kAlike);
+    if (other >= count) {
+      continue;
+    }
+    uint32_t longer = order[at];
+    uint32_t shorter = order[other];
+    int64_t more = lengths[longer] - lengths[shorter];
+    uint32_t& from = row_of[longer];
+    uint32_t& to = row_of[shorter];
+    if (from != to && left[to] >= more) {
+      left[from] += more;
+      left[to] -= more;
+      std::swap(from, to);
+    }
+  }
+}
 
 }  // namespace
 
@@ -86,40 +119,44 @@ void EpochPlan::mix(
   }
 }
 
-// Best fit, the longest samples first.
+// Best fit, the longest samples first: how many rows there are depends on
+// lengths alone.
 void EpochPlan::pack(
     std::span<const int32_t> lengths,
     const Options& options,
     int64_t epoch) {
-  ShuffleSource source(options.seed, 0);
+  ShuffleSource source(options.seed, static_cast<uint64_t>(epoch));
   auto count = static_cast<uint32_t>(lengths.size());
   std::vector<uint32_t> order = shuffled(count, source);
   std::ranges::stable_sort(order, [&](uint32_t a, uint32_t b) {
     return lengths[a] > lengths[b];
   });
-  std::vector<std::vector<uint32_t>> rows;
+  std::vector<int64_t> left;  // tokens, of rows
+  std::vector<uint32_t> row_of(count);
   // Tokens left in rows -> rows, of which the last is taken.
   std::map<int64_t, std::vector<uint32_t>> open;
   for (uint32_t sample : order) {
     auto best = open.lower_bound(lengths[sample]);
-    int64_t left = options.row_tokens;
-    uint32_t row = 0;
+    auto row = static_cast<uint32_t>(left.size());
     if (best == open.end()) {
-      row = static_cast<uint32_t>(rows.size());
-      rows.emplace_back();
+      left.push_back(options.row_tokens);
     } else {
-      left = best->first;
       row = best->second.back();
       best->second.pop_back();
       if (best->second.empty()) {
         open.erase(best);
       }
     }
-    rows[row].push_back(sample);
-    open[left - lengths[sample]].push_back(row);
+    row_of[sample] = row;
+    left[row] -= lengths[sample];
+    open[left[row]].push_back(row);
   }
-  ShuffleSource of_epoch(options.seed, static_cast<uint64_t>(epoch) + 1);
-  for (uint32_t row : shuffled(static_cast<uint32_t>(rows.size()), of_epoch)) {
+  exchange(order, lengths, source, left, row_of);
+  std::vector<std::vector<uint32_t>> rows(left.size());
+  for (uint32_t sample : order) {
+    rows[row_of[sample]].push_back(sample);
+  }
+  for (uint32_t row : shuffled(static_cast<uint32_t>(rows.size()), source)) {
     add_batch(rows[row]);
   }
 }

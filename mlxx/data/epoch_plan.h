@@ -20,9 +20,9 @@ class EpochPlan {
   // Batches of `batch_size` samples, the last one possibly smaller. Shuffled,
   // they are other ones in every epoch: samples of like length come together,
   // out of a random part of the data, so that there is little padding.
-  // Packed, a batch is a row as full as can be, and epochs differ in the order
-  // of rows alone, since there must be as many of them. Without shuffling:
-  // in the file's order. `lengths` are the samples' tokens.
+  // Packed, a batch is a row as full as can be; other samples come together in
+  // every epoch, in as many rows. Without shuffling: in the file's order.
+  // `lengths` are the samples' tokens.
   EpochPlan(
       std::span<const int32_t> lengths,
       const Options& options,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -140,6 +141,45 @@ TEST(EpochPlan, PacksRowsNearlyFull) {
   auto rows = batches_of(lengths, options, 0);
   int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   EXPECT_LE(static_cast<int64_t>(rows.size()), tokens / 512 + 2);
+}
+
+// Samples that share a row in one epoch mostly do not in the next.
+TEST(EpochPlan, PacksOthersTogetherInEveryEpoch) {
+  auto lengths = made_lengths(400);
+  // All different: no two of one length to change places.
+  std::vector<int32_t> apart(400);
+  std::iota(apart.begin(), apart.end(), 40);
+  for (const auto& all : {lengths, apart}) {
+    EpochPlan::Options options{
+        .batch_size = 1,
+        .shuffle = true,
+        .seed = 5,
+        .row_tokens = 1024};
+    auto together = [&](int64_t epoch) {
+      std::set<std::pair<uint32_t, uint32_t>> pairs;
+      for (auto row : batches_of(all, options, epoch)) {
+        std::ranges::sort(row);
+        for (size_t i = 0; i < row.size(); ++i) {
+          for (size_t j = 0; j < i; ++j) {
+            pairs.emplace(row[j], row[i]);
+          }
+        }
+      }
+      return pairs;
+    };
+    auto first = together(0);
+    for (int64_t epoch : {1, 2, 9}) {
+      auto now = together(epoch);
+      auto same = std::ranges::count_if(now, [&](const auto& pair) {
+        return first.contains(pair);
+      });
+      EXPECT_LT(static_cast<size_t>(same) * 3, now.size()) << epoch;
+      EXPECT_EQ(
+          batches_of(all, options, epoch).size(),
+          batches_of(all, options, 0).size());
+      EXPECT_EQ(together(epoch), now);
+    }
+  }
 }
 
 TEST(EpochPlan, WithoutShufflingKeepsTheFilesOrder) {
