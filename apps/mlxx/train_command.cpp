@@ -18,6 +18,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/data/batch_text.h"
 #include "mlxx/train/reference_scores.h"
+#include "mlxx/train/save_trained.h"
 
 namespace mlxx::apps {
 
@@ -155,10 +156,12 @@ class TrainRun {
       checkpoints.clear();
       std::error_code ignored;
       fs::remove_all(folder_ / kBest, ignored);
+      train::remove_numbered(folder_);
     }
     auto loop = options_.loop;
     loop.iterations = iterations_of(options_, *material_.training);
     loop.identity = train_identity(options_, material_);
+    loop.environment = train_environment(options_);
     make_references(loop);
 
     train::Trainer::Parts parts;
@@ -168,8 +171,16 @@ class TrainRun {
     parts.validation = material_.validation.get();
     parts.reference = reference_.get();
     parts.validation_reference = validation_reference_.get();
-    parts.save_weights = [&](const std::string& which) {
+    parts.save_weights = [&](const std::string& which, int64_t iteration) {
       trained_->save(which.empty() ? folder_ : folder_ / which);
+      if (which.empty()) {
+        const int usual =
+            options_.is_full() ? options_.loop.keep_checkpoints : -1;
+        train::save_numbered(
+            folder_,
+            iteration,
+            options_.keep_adapters.value_or(usual));
+      }
     };
     parts.is_cancelled = [&] { return interrupt_.is_interrupted(); };
     TrainProgress* progress_of_run = nullptr;

@@ -298,6 +298,15 @@ void add_loop_options(CLI::App& verb, TrainCommandOptions& options) {
       ->capture_default_str()
       ->group(group);
   verb.add_option(
+          "--keep-adapters",
+          options.keep_adapters,
+          "How many of the newest NNNNNNN_adapters.safetensors stay, one for "
+          "each checkpoint; -1: all (the default, but with --full as many as "
+          "checkpoints), 0: none are written")
+      ->type_name("N")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->group(group);
+  verb.add_option(
           "--patience",
           options.loop.patience,
           "End after N validations without a better one; 0: never")

@@ -61,6 +61,7 @@ struct TrainCommandOptions {
   std::string clear_cache_threshold;
 
   std::string adapter_path = "adapters";
+  std::optional<int> keep_adapters;
   bool resume = false;
   bool overwrite = false;
   std::string resume_adapter_file;

@@ -10,7 +10,9 @@
 #include "apps/mlxx/model_loading.h"
 #include "mlxx/base/error.h"
 #include "mlxx/base/sha256.h"
+#include "mlxx/core/device.h"
 #include "mlxx/core/host_values.h"
+#include "mlxx_build_info.h"
 
 namespace mlxx::apps {
 
@@ -185,6 +187,31 @@ std::map<std::string, std::string> train_identity(
     add("--sensitivities", lora.sensitivities);
   }
   return identity;
+}
+
+std::map<std::string, std::string> train_environment(
+    const TrainCommandOptions& options) {
+  const auto selection = options.kernels.selection();
+  const auto device = describe_device();
+  std::map<std::string, std::string> environment = {
+      {"device",
+       fmt::format("{} ({})", to_string(device.backend), device.name)},
+      {"mlxx", std::string(kBuildVersion)},
+      {"MLX", mx::version()},
+      {"MLXX_KERNEL", selection.fallback ? "fallback" : "auto"}};
+  if (device.backend != Backend::cpu) {
+    environment["--deterministic"] = selection.deterministic ? "on" : "off";
+    return environment;
+  }
+  if (!selection.fallback) {
+    environment["MLXX_CPU"] = kernels::to_string(selection.instruction_set);
+    environment["--cpu-activations"] =
+        kernels::to_string(selection.activations);
+  }
+  if (selection.threads) {
+    environment["MLXX_THREADS"] = std::to_string(selection.threads->size());
+  }
+  return environment;
 }
 
 std::string sample_answer(

@@ -38,6 +38,10 @@ std::map<std::string, std::string> train_identity(
     const TrainCommandOptions& options,
     const TrainMaterial& material);
 
+// What the bits of a run depend on besides: device, threads, kernels, versions.
+std::map<std::string, std::string> train_environment(
+    const TrainCommandOptions& options);
+
 // Greedy answer of the model as it computes on this thread now; through the
 // chat template where there is one.
 std::string sample_answer(

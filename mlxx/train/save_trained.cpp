@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mlxx/adapters/write_adapter.h"
+#include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
 #include "mlxx/base/mapped_file.h"
 #include "mlxx/base/paths.h"
@@ -13,7 +14,32 @@
 
 namespace mlxx::train {
 
+namespace fs = std::filesystem;
+
 namespace {
+
+constexpr const char* kFile = "adapters.safetensors";
+
+// By number.
+std::vector<fs::path> numbered_files(const fs::path& folder) {
+  constexpr size_t kDigits = 7;
+  std::vector<std::pair<int64_t, fs::path>> numbered;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const size_t digits = name.find_first_not_of("0123456789");
+    if (digits >= kDigits && digits != std::string::npos && digits < 19 &&
+        name.substr(digits) == std::string("_") + kFile) {
+      numbered.emplace_back(std::stoll(name), entry.path());
+    }
+  }
+  std::ranges::sort(numbered);
+  std::vector<fs::path> files;
+  for (auto& [number, file] : numbered) {
+    files.push_back(std::move(file));
+  }
+  return files;
+}
 
 // Where a parameter goes in mlx-lm's tree: a name, and the rows' place in it
 // where several here are one matrix there.
@@ -96,6 +122,48 @@ void save_adapters(
   }
 }
 
+void save_numbered(
+    const std::filesystem::path& folder,
+    int64_t iteration,
+    int keep) {
+  if (keep == 0) {
+    return;
+  }
+  const fs::path whole = folder / kFile;
+  const fs::path target = folder / fmt::format("{:07d}_{}", iteration, kFile);
+  const fs::path made =
+      folder / fmt::format(".{}.new", target.filename().string());
+  std::error_code error;
+  fs::remove(made, error);
+  // One file under two names: the next save puts another in place of the first.
+  fs::create_hard_link(whole, made, error);
+  if (error) {
+    fs::copy_file(whole, made, error);
+  }
+  if (!error) {
+    fs::rename(made, target, error);
+  }
+  if (error) {
+    fail(
+        ErrorKind::internal,
+        target.string(),
+        "cannot be written, {}",
+        error.message());
+  }
+  auto all = numbered_files(folder);
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < all.size();
+       ++i) {
+    fs::remove(all[i], error);
+  }
+}
+
+void remove_numbered(const std::filesystem::path& folder) {
+  for (const auto& file : numbered_files(folder)) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+  }
+}
+
 void save_full(
     const FullParameters& parameters,
     const models::Model& model,
@@ -109,7 +177,7 @@ void save_full(
        parameters.num_layers() < 1 ? -1 : parameters.num_layers()}};
   make_folder(folder);
   write_safetensors(
-      folder / "adapters.safetensors",
+      folder / kFile,
       in_reference_form(parameters, model),
       {{"format", "mlx"}});
   write_file_atomically(folder / "adapter_config.json", config.dump(4) + "\n");

@@ -101,6 +101,10 @@ void Trainer::check_options() const {
 
 void Trainer::restore(const TrainingState& state) {
   require_same_options(state.options, options_.fingerprint());
+  for (auto& note :
+       environment_changes(state.environment, options_.environment)) {
+    notes_.push_back(std::move(note));
+  }
   const auto& names = parts_.trainable->names();
   const auto& values = parts_.trainable->values();
   std::map<std::string, mx::array> saved(
@@ -354,7 +358,7 @@ void Trainer::validate() {
         progress_.best_iteration = progress_.iteration;
         progress_.validations_since_best = 0;
         if (parts_.save_weights && progress_.iteration > 0) {
-          parts_.save_weights("best");
+          parts_.save_weights("best", progress_.iteration);
         }
       } else {
         ++progress_.validations_since_best;
@@ -383,9 +387,10 @@ void Trainer::save() {
   state.optimizer = optimizer_.state();
   state.progress = progress_;
   state.options = options_.fingerprint();
+  state.environment = options_.environment;
   const auto folder = checkpoints_.save(state, options_.keep_checkpoints);
   if (parts_.save_weights) {
-    parts_.save_weights("");
+    parts_.save_weights("", progress_.iteration);
   }
   saved_iteration_ = progress_.iteration;
   observer_->on_checkpoint(folder);

@@ -45,6 +45,9 @@ struct TrainOptions {
   // What the numbers depend on besides (model, data), for --resume.
   std::map<std::string, std::string> identity = {};
 
+  // What their bits depend on besides: TrainingState::environment.
+  std::map<std::string, std::string> environment = {};
+
   // All that the numbers depend on, each as JSON text.
   std::map<std::string, std::string> fingerprint() const;
 };
@@ -107,7 +110,8 @@ class Trainer {
     const ReferenceScores* validation_reference = nullptr;
     // Writes the trained weights as they are now, for others to use; "" is the
     // newest, "best" the best validated.
-    std::function<void(const std::string& which)> save_weights;
+    std::function<void(const std::string& which, int64_t iteration)>
+        save_weights;
     // Asked between batches: true saves and ends the run.
     std::function<bool()> is_cancelled;
     // At each validation, with the model as it is.

@@ -176,6 +176,7 @@ fs::path CheckpointFolder::save(const TrainingState& state, int keep) const {
       {"format", kFormat},
       {"progress", json_of(state.progress)},
       {"options", state.options},
+      {"environment", state.environment},
       {"weights_sha256", sha256_of_file(inner / kWeights)},
       {"optimizer_sha256", sha256_of_file(inner / kOptimizer)}};
   const Json whole = {
@@ -220,6 +221,12 @@ TrainingState CheckpointFolder::read(int64_t iteration) const {
   for (const auto& [name, value] : options.json().items()) {
     state.options[name] = options.string(name);
   }
+  if (view.has("environment")) {
+    const JsonView environment = view.object("environment");
+    for (const auto& [name, value] : environment.json().items()) {
+      state.environment[name] = environment.string(name);
+    }
+  }
   state.weights = read_arrays(folder / kWeights, view.string("weights_sha256"));
   state.optimizer =
       read_arrays(folder / kOptimizer, view.string("optimizer_sha256"));
@@ -251,6 +258,24 @@ void CheckpointFolder::clear() const {
           error.message());
     }
   }
+}
+
+std::vector<std::string> environment_changes(
+    const std::map<std::string, std::string>& saved,
+    const std::map<std::string, std::string>& now) {
+  std::vector<std::string> changes;
+  for (const auto& [name, value] : now) {
+    const auto before = saved.find(name);
+    if (before != saved.end() && before->second != value) {
+      changes.push_back(fmt::format(
+          "{} is {} now, the checkpoint was made with {}: the last bits may "
+          "differ from those of an unbroken run",
+          name,
+          value,
+          before->second));
+    }
+  }
+  return changes;
 }
 
 void require_same_options(

@@ -40,6 +40,8 @@ struct TrainingState {
   RunProgress progress;
   // What the numbers depend on, each value as JSON text.
   std::map<std::string, std::string> options;
+  // What bits depend on besides: threads, kernels, versions. By name.
+  std::map<std::string, std::string> environment = {};
 };
 
 // Checkpoints of one run: folders named by their iteration ("0000100"), each
@@ -70,6 +72,12 @@ class CheckpointFolder {
  private:
   std::filesystem::path folder_;
 };
+
+// A sentence for each that differs and is in both: the run goes on, but not
+// exactly.
+std::vector<std::string> environment_changes(
+    const std::map<std::string, std::string>& saved,
+    const std::map<std::string, std::string>& now);
 
 // invalid_request naming an option that differs, with both values, if
 // `now` is not what the checkpoint was made with.

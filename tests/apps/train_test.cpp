@@ -77,6 +77,16 @@ TEST_F(TrainTest, InterruptedRunGoesOnToTheSameFiles) {
   const auto whole = run_mlxx(train("whole", {"--plot"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_TRUE(content_of(path("whole/loss.svg")).starts_with("<svg"));
+  for (const char* number : {"0000002", "0000004", "0000006"}) {
+    EXPECT_TRUE(fs::exists(
+        path("whole") + "/" + number + "_adapters.safetensors"));
+  }
+  EXPECT_EQ(
+      content_of(path("whole/0000006_adapters.safetensors")),
+      content_of(path("whole/adapters.safetensors")));
+  EXPECT_NE(
+      content_of(path("whole/0000004_adapters.safetensors")),
+      content_of(path("whole/adapters.safetensors")));
 
   auto first = train("broken", {});
   // Somewhere in the middle of the reports.

@@ -1,4 +1,5 @@
 #include "mlxx/train/lora.h"
+#include "mlxx/core/safetensors.h"
 
 #include <cmath>
 #include <fstream>
@@ -84,6 +85,40 @@ TEST_P(Adapting, GradientsAndSavedAdapters) {
     EXPECT_LT(relative_error(gradients[1][i], gradients[0][i]), 5e-3f) << i;
     EXPECT_GT(mx::max(mx::abs(gradients[0][i])).item<float>(), 0) << i;
   }
+}
+
+TEST(LoraAdapters, EachSaveIsKeptUnderItsNumber) {
+  ModelPtr model = model_of(llama_config(), true);
+  LoraAdapters adapters(model, some_layers(false));
+  TemporaryFolder folder;
+  auto save = [&](int64_t iteration, int keep) {
+    shake(adapters, static_cast<uint64_t>(iteration) + 1);
+    save_adapters(adapters, folder.path(), AdapterLayout::mlx, "tiny");
+    save_numbered(folder.path(), iteration, keep);
+  };
+  auto there = [&](const std::string& number) {
+    return std::filesystem::exists(
+        folder.path() / (number + "_adapters.safetensors"));
+  };
+  auto first_b = [&](const std::string& file) {
+    SafetensorsFile read(folder.path() / file);
+    return read.load(*read.find(adapters.names().back()));
+  };
+  save(5, -1);
+  mx::array fifth = first_b("adapters.safetensors");
+  save(12345678, -1);
+  save(10, 0);
+  EXPECT_FALSE(there("0000010"));
+  EXPECT_TRUE(same_bits(first_b("0000005_adapters.safetensors"), fifth));
+  EXPECT_FALSE(same_bits(first_b("adapters.safetensors"), fifth));
+  save(9, 2);
+  EXPECT_TRUE(there("12345678"));
+  EXPECT_TRUE(there("0000009"));
+  EXPECT_FALSE(there("0000005"));
+  remove_numbered(folder.path());
+  EXPECT_FALSE(there("12345678"));
+  EXPECT_FALSE(there("0000009"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "adapters.safetensors"));
 }
 
 INSTANTIATE_TEST_SUITE_P(

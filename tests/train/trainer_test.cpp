@@ -323,7 +323,7 @@ TEST_F(TrainerTest, EarlyStopKeepsTheBestWeights) {
   run.options.schedule.arguments = {0.4};
   run.options.clip = 0;
   std::vector<std::vector<float>> best;
-  run.parts.save_weights = [&](const std::string& which) {
+  run.parts.save_weights = [&](const std::string& which, int64_t) {
     if (which == "best") {
       best = weights(run.model);
     }
@@ -351,6 +351,33 @@ TEST_F(TrainerTest, EarlyStopKeepsTheBestWeights) {
   auto again = make("a");
   again.options = run.options;
   EXPECT_EQ(again.run(recorder, true), TrainEnd::stopped_early);
+}
+
+TEST_F(TrainerTest, GoingOnElsewhereIsSaid) {
+  auto first = make("a");
+  first.options.iterations = 8;
+  first.options.environment = {{"MLXX_THREADS", "2"}, {"MLX", "1.0"}};
+  Recorder recorder;
+  first.run(recorder, false);
+  auto same = make("a");
+  same.options.iterations = 12;
+  same.options.environment = first.options.environment;
+  same.run(recorder, true);
+  EXPECT_TRUE(same.notes.empty());
+  auto other = make("a");
+  other.options.iterations = 16;
+  other.options.environment = {
+      {"MLXX_THREADS", "4"},
+      {"MLX", "1.0"},
+      {"device", "cpu"}};
+  EXPECT_EQ(other.run(recorder, true), TrainEnd::finished);
+  EXPECT_EQ(
+      other.notes,
+      std::vector<std::string>{
+          "MLXX_THREADS is 4 now, the checkpoint was made with 2: the last "
+          "bits may differ from those of an unbroken run"});
+  CheckpointFolder checkpoints(other.folder / "checkpoints");
+  EXPECT_EQ(checkpoints.read(16).environment, other.options.environment);
 }
 
 TEST_F(TrainerTest, MemoryStaysFlatOverRandomLengths) {
