@@ -2,6 +2,8 @@
 
 #include "mlxx/kernels/layer_norm/layer_norm.h"
 #include "mlxx/kernels/rms_norm/rms_norm.h"
+#include "mlxx/kernels/rms_norm/trained_rms_norm.h"
+#include "mlxx/nn/training_rows.h"
 
 namespace mlxx::nn {
 
@@ -20,7 +22,9 @@ mx::array Norm::operator()(const mx::array& x) const {
     weight = mx::add(mx::array(1.0f, weight.dtype()), weight);
   }
   if (spec_.kind == Kind::rms || spec_.kind == Kind::rms_plus_one) {
-    return kernels::rms_norm(x, weight, spec_.eps, selection_);
+    return training_rows()
+        ? kernels::trained_rms_norm(x, weight, spec_.eps, selection_)
+        : kernels::rms_norm(x, weight, spec_.eps, selection_);
   }
   return kernels::layer_norm(
       x,

@@ -362,6 +362,7 @@ class ModelDifferentiator : public Differentiator {
       case Recompute::segments: {
         int step = std::max(1, options.segment_layers);
         plan_ = cut_in_segments(first, layers, step, step);
+        plan_.keeps_products = computes_lightly();
         break;
       }
     }
@@ -417,6 +418,11 @@ class ModelDifferentiator : public Differentiator {
   }
 
  private:
+  // On the CPU norms and activations take longer than their memory is worth.
+  static bool computes_lightly() {
+    return backend() != Backend::cpu;
+  }
+
   static size_t device_limit() {
     auto device = describe_device();
     // Something is left for other programs and the next length.
@@ -477,8 +483,7 @@ class ModelDifferentiator : public Differentiator {
     if (fits(whole)) {
       return whole;
     }
-    // On the CPU what is computed again takes longer than it is worth.
-    const bool light = backend() != Backend::cpu;
+    const bool light = computes_lightly();
     whole.keeps_products = light;
     if (light && fits(whole)) {
       return whole;
