@@ -45,6 +45,21 @@ struct RowKernels {
       float* y);
   // y = silu(gate) * up
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
+  // Derivatives in x of d * rms_norm and in both inputs of d * swiglu.
+  void (*rms_norm_gradient)(
+      const float* x,
+      const float* weight,
+      const float* d,
+      float eps,
+      int64_t n,
+      float* in_x);
+  void (*swiglu_gradient)(
+      const float* gate,
+      const float* up,
+      const float* d,
+      int64_t n,
+      float* in_gate,
+      float* in_up);
   // Rotates (x[i], x[half + i]) by the angle whose cosine and sine are given.
   void (*rotate_halves)(
       const float* x,

@@ -41,6 +41,77 @@ void swiglu(const float* gate, const float* up, int64_t n, float* y) {
       n - i);
 }
 
+// With r = 1 / sqrt(mean(x^2) + eps): r * (d * w - x * r^2 * mean(d * w * x)).
+void rms_norm_gradient(
+    const float* x,
+    const float* weight,
+    const float* d,
+    float eps,
+    int64_t n,
+    float* in_x) {
+  Floats squares = {};
+  Floats products = {};
+  auto add = [&](Floats v, Floats w, Floats c) {
+    squares = multiply_add(v, v, squares);
+    products = multiply_add(c * w, v, products);
+  };
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    add(load(x + i), load(weight + i), load(d + i));
+  }
+  int64_t rest = n - i;
+  add(load_some(x + i, rest),
+      load_some(weight + i, rest),
+      load_some(d + i, rest));
+  float count = static_cast<float>(n);
+  float r = 1.0f / __builtin_sqrtf(sum_lanes(squares) / count + eps);
+  Floats scale = broadcast(r);
+  Floats pull = broadcast(r * r * (sum_lanes(products) / count));
+  auto change = [&](Floats v, Floats w, Floats c) {
+    return scale * (c * w - v * pull);
+  };
+  for (i = 0; i + kWidth <= n; i += kWidth) {
+    store(in_x + i, change(load(x + i), load(weight + i), load(d + i)));
+  }
+  store_some(
+      in_x + i,
+      change(
+          load_some(x + i, rest),
+          load_some(weight + i, rest),
+          load_some(d + i, rest)),
+      rest);
+}
+
+// With s the sigmoid of the gate: d * gate * s in up, and in the gate
+// d * up * s * (1 + gate * (1 - s)).
+void swiglu_gradient(
+    const float* gate,
+    const float* up,
+    const float* d,
+    int64_t n,
+    float* in_gate,
+    float* in_up) {
+  const Floats one = broadcast(1.0f);
+  auto change = [&](auto read, auto write, int64_t i) {
+    Floats g = read(gate + i);
+    Floats c = read(d + i);
+    Floats s = one / (one + exponential(-g));
+    write(in_up + i, c * g * s);
+    write(in_gate + i, c * read(up + i) * s * (one + g * (one - s)));
+  };
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    change(load, store, i);
+  }
+  int64_t count = n - i;
+  if (count > 0) {
+    change(
+        [&](const float* p) { return load_some(p, count); },
+        [&](float* p, Floats v) { store_some(p, v, count); },
+        i);
+  }
+}
+
 void rotate_halves(
     const float* x,
     const float* cosines,
@@ -228,7 +299,13 @@ float score_target(const ScoreRow& row) {
 }  // namespace
 
 extern const RowKernels MLXX_ROW_KERNELS;
-const RowKernels MLXX_ROW_KERNELS =
-    {rms_norm, swiglu, rotate_halves, attend, score_target};
+const RowKernels MLXX_ROW_KERNELS = {
+    rms_norm,
+    swiglu,
+    rms_norm_gradient,
+    swiglu_gradient,
+    rotate_halves,
+    attend,
+    score_target};
 
 }  // namespace mlxx::kernels
