@@ -1,6 +1,7 @@
 #include "mlxx/adapters/expert_change.h"
 
 #include "mlxx/kernels/expert_matmul/expert_matmul.h"
+#include "mlxx/kernels/expert_matmul/sorted_rows.h"
 
 namespace mlxx::adapters {
 namespace {
@@ -61,7 +62,7 @@ mx::array ExpertChange::delta(
       return kernels::expert_matmul(rows, matrices, indices, sorted);
     }
     return mx::gather_mm(
-        rows,
+        sorted ? kernels::sorted_rows(rows) : rows,
         mx::swapaxes(matrices.value(), -1, -2),
         std::nullopt,
         indices,

@@ -2,6 +2,7 @@
 
 #include "mlxx/adapters/linear_change.h"
 #include "mlxx/core/device.h"
+#include "mlxx/kernels/expert_matmul/sorted_rows.h"
 
 namespace mlxx::train {
 namespace {
@@ -149,7 +150,7 @@ mx::array lora_expert_product(
   mx::array y = plain();
   auto product = [&](const mx::array& rows, const mx::array& matrices) {
     return mx::gather_mm(
-        rows,
+        sorted ? kernels::sorted_rows(rows) : rows,
         mx::swapaxes(matrices, -1, -2),
         std::nullopt,
         indices,

@@ -5,6 +5,7 @@
 #include "mlxx/core/compiled_function.h"
 #include "mlxx/core/custom_kernel.h"
 #include "mlxx/kernels/expert_matmul/expert_tiles_text.h"
+#include "mlxx/kernels/expert_matmul/sorted_rows.h"
 #include "mlxx/kernels/quantized_matmul/device_matmul.h"
 #include "mlxx/kernels/quantized_matmul/few_rows_text.h"
 #include "mlxx/kernels/quantized_matmul/half_pairs_text.h"
@@ -171,7 +172,7 @@ mx::array by_dense_matrices(
   mx::array dense = device_dequantize(arrays, quantization, x.dtype());
   return mx::squeeze(
       mx::gather_mm(
-          mx::expand_dims(x, 1),
+          sorted_rows(x),
           mx::swapaxes(dense, -1, -2),
           std::nullopt,
           experts,
@@ -236,7 +237,7 @@ mx::array device_expert_matmul(
         [=](const Arrays&, const Arrays& cotangents, const Arrays&) {
           mx::array g = mx::squeeze(
               mx::gather_mm(
-                  mx::expand_dims(cotangents[0], 1),
+                  sorted_rows(cotangents[0]),
                   device_dequantize(
                       arrays,
                       quantization,

@@ -6,6 +6,7 @@
 #include "mlxx/kernels/cpu_primitive.h"
 #include "mlxx/kernels/expert_matmul/device_experts.h"
 #include "mlxx/kernels/expert_matmul/expert_panels.h"
+#include "mlxx/kernels/expert_matmul/sorted_rows.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -119,7 +120,7 @@ mx::array dense_product(
     bool sorted) {
   auto product = [&](const mx::array& rows, const mx::array& matrices) {
     return mx::gather_mm(
-        rows,
+        sorted ? sorted_rows(rows) : rows,
         mx::swapaxes(matrices, -1, -2),
         std::nullopt,
         indices,
