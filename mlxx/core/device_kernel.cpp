@@ -5,6 +5,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/dtype.h"
+#include "mlxx/core/kept_cuda_kernel.h"
 
 namespace mlxx {
 namespace {
@@ -128,14 +129,7 @@ DeviceKernelMaker mlx_kernel_maker() {
           spec.ensure_row_contiguous,
           spec.atomic_outputs);
     }
-    return mx::fast::cuda_kernel(
-        name,
-        spec.input_names,
-        spec.output_names,
-        body,
-        spec.cuda->header,
-        spec.ensure_row_contiguous,
-        spec.cuda->shared_memory);
+    return make_kept_cuda_kernel(name, body, spec);
   };
 }
 

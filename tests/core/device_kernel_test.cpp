@@ -304,7 +304,7 @@ TEST(DeviceKernel, MlxItselfSaysWhatIsMissing) {
   EXPECT_ERROR(
       CustomKernel(spec(), cuda(), mlx_kernel_maker())(call(mx::zeros({16}))),
       "internal",
-      "making it for cuda failed: [cuda_kernel] No CUDA back-end.");
+      "applying it for cuda failed: [cuda_kernel] No CUDA back-end.");
   EXPECT_ERROR(
       CustomKernel(spec(), metal(), mlx_kernel_maker())(call(mx::zeros({16}))),
       "internal",
