@@ -48,23 +48,36 @@ class Evaluation : public PartEnd {
 
 // Of operations on whole texts, which take longer than to hand them out.
 constexpr size_t kDispatchesAhead = 30;
+// Without a limit MLX's CUDA backend hands out ten graphs of a hundred
+// operations before it waits.
+constexpr size_t kFreelyAhead = 1200;
+
+// Bytes that a pass takes at least, and as far as nothing makes MLX wait.
+struct Peak {
+  size_t least = 0;
+  size_t freely = 0;
+};
 
 class Prediction : public PartEnd {
  public:
   void operator()(Arrays& results, size_t held) override {
-    peak_ = std::max(
-        peak_,
-        held + plan::peak_of_graph(results, {}, kDispatchesAhead));
+    auto peak = [&](size_t ahead) {
+      return held + plan::peak_of_graph(results, {}, ahead);
+    };
+    peak_.least = std::max(peak_.least, peak(kDispatchesAhead));
+    if (backend() != Backend::cpu) {
+      peak_.freely = std::max(peak_.freely, peak(kFreelyAhead));
+    }
     for (auto& result : results) {
       result = mx::array(result.shape(), result.dtype(), nullptr, {});
     }
   }
-  size_t peak() const {
-    return peak_;
+  Peak peak() const {
+    return {peak_.least, std::max(peak_.least, peak_.freely)};
   }
 
  private:
-  size_t peak_ = 0;
+  Peak peak_;
 };
 
 // While it lives, MLX on a GPU waits for what was handed out before, where more
@@ -372,7 +385,7 @@ class ModelDifferentiator : public Differentiator {
     TextPass pass(model_, batch, trains_head_);
     Evaluation end;
     const SegmentPlan& plan = plan_for(batch);
-    WaitingLimit waiting(limit_);
+    WaitingLimit waiting(limit_ - slack() / 2);
     auto result = BackwardPass(pass, trainable_, plan, tied_, end).apply(loss);
     if (backend() != Backend::cpu) {
       // Here, where MLX waits for what it has handed out.
@@ -397,7 +410,12 @@ class ModelDifferentiator : public Differentiator {
       memory.trained += weights.contains(value.id()) ? 0 : value.nbytes();
     }
     memory.optimizer = optimizer;
-    memory.activations = activations(batch, plan_for(batch));
+    const Peak peak = activations(batch, plan_for(batch));
+    const size_t others = memory.weights + memory.trained + optimizer;
+    memory.activations = std::clamp(
+        limit_ > others ? limit_ - others : 0,
+        peak.least,
+        peak.freely);
     return memory;
   }
 
@@ -423,6 +441,12 @@ class ModelDifferentiator : public Differentiator {
     return backend() != Backend::cpu;
   }
 
+  // What a GPU is given beyond what it needs: where it has less, MLX waits at
+  // every operation.
+  size_t slack() const {
+    return backend() == Backend::cpu ? 0 : limit_ / 16;
+  }
+
   static size_t device_limit() {
     auto device = describe_device();
     // Something is left for other programs and the next length.
@@ -433,7 +457,7 @@ class ModelDifferentiator : public Differentiator {
   }
 
   // Bytes while the gradients of a batch are computed.
-  size_t activations(const data::Batch& batch, const SegmentPlan& plan) const {
+  Peak activations(const data::Batch& batch, const SegmentPlan& plan) const {
     TextPass pass(model_, batch, trains_head_);
     Prediction prediction;
     BackwardPass backward(pass, trainable_, plan, tied_, prediction);
@@ -474,10 +498,10 @@ class ModelDifferentiator : public Differentiator {
       trained += value.nbytes();
     }
     // An optimizer that keeps two numbers for each, as if not there yet.
-    size_t taken = memory_use().active + 2 * trained;
+    size_t taken = memory_use().active + 2 * trained + slack();
     size_t budget = limit_ > taken ? limit_ - taken : 0;
     auto fits = [&](const SegmentPlan& plan) {
-      return activations(batch, plan) <= budget;
+      return activations(batch, plan).least <= budget;
     };
     SegmentPlan whole = cut_in_segments(0, layers_, 1, layers_);
     if (fits(whole)) {
