@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "mlxx/base/error.h"
 #include "mlxx/base/json.h"
 #include "mlxx/base/mapped_file.h"
+#include "mlxx/core/device.h"
 
 // From what stands on the command line and in the file of --config to what the
 // trainer takes.
@@ -296,6 +298,9 @@ void finish_train_options(CLI::App& verb, TrainCommandOptions& options) {
   if (!options.clear_cache_threshold.empty()) {
     loop.cache_bytes =
         parse_bytes(options.clear_cache_threshold, "--clear-cache-threshold");
+  } else if (backend() == Backend::cuda) {
+    // MLX keeps what is used and what is free below one limit there.
+    loop.cache_bytes = std::numeric_limits<size_t>::max();
   }
 
   auto& lora = options.lora;
