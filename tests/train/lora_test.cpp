@@ -1,5 +1,4 @@
 #include "mlxx/train/lora.h"
-#include "mlxx/core/safetensors.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,6 +7,8 @@
 
 #include "mlxx/adapters/mounted.h"
 #include "mlxx/base/error.h"
+#include "mlxx/core/safetensors.h"
+#include "mlxx/models/fused_decoder.h"
 #include "mlxx/train/save_trained.h"
 #include "tests/kernels/relative_error.h"
 #include "tests/train/tiny_models.h"
@@ -84,6 +85,43 @@ TEST_P(Adapting, GradientsAndSavedAdapters) {
   for (size_t i = 0; i < gradients[0].size(); ++i) {
     EXPECT_LT(relative_error(gradients[1][i], gradients[0][i]), 5e-3f) << i;
     EXPECT_GT(mx::max(mx::abs(gradients[0][i])).item<float>(), 0) << i;
+  }
+}
+
+// As one program too, and as exact as its activations are: where they are
+// integers, the program rounds others of them than layers do, with an adapter
+// as without.
+TEST(LoraAdapters, ServedIsWhatWasTrained) {
+  for (auto [form, bound, of_program] :
+       {std::tuple{kernels::ActivationForm::float32, 1e-5f, 1e-5f},
+        std::tuple{kernels::ActivationForm::int16, 1e-4f, 1e-3f}}) {
+    kernels::Selection selection = models::selection(false);
+    selection.activations = form;
+    ModelPtr model = models::load_model(
+        models::random_checkpoint(llama_config(), kFourBits),
+        models::LoadOptions{.kernels = selection});
+    LoraAdapters adapters(model, some_layers());
+    shake(adapters, 50);
+    mx::array trained = logits_of(*model, adapters);
+    TemporaryFolder folder;
+    save_adapters(adapters, folder.path(), AdapterLayout::mlx, "tiny");
+    adapters::MountedAdapters mounted(model, selection);
+    mounted.mount("x", folder.path());
+    auto stack = mounted.find("x");
+    ASSERT_TRUE(stack->fits_program());
+    auto rows = adapters::adapters_of_rows({stack, stack});
+    nn::AdapterScope scope(rows.get());
+    EXPECT_LT(relative_error(forward(*model), trained), bound);
+    // A row by itself.
+    auto one = adapters::adapters_of_rows({stack});
+    nn::AdapterScope of_one(one.get());
+    auto caches = model->make_cache({});
+    ASSERT_TRUE(models::FusedDecoder::made(caches));
+    mx::array first = mx::slice(tokens(), {0, 0}, {1, 12});
+    mx::array served = model->forward(first, caches);
+    mx::array expected =
+        mx::slice(trained, {0, 0, 0}, {1, trained.shape(1), trained.shape(2)});
+    EXPECT_LT(relative_error(served, expected), of_program);
   }
 }
 
