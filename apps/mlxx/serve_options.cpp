@@ -310,11 +310,11 @@ void add_engine_options(CLI::App& verb, ServeOptions& options) {
   in_range(
       verb.add_option(
           "--prefill-step-size",
-          options.engine.prefill_step,
-          "Tokens of prompts that are read between two steps of answers"),
+          options.prefill_step,
+          "Tokens of prompts that are read between two steps of answers "
+          "[512; on NVIDIA GPUs 2048]"),
       1,
       1 << 20)
-      ->capture_default_str()
       ->group(group);
   in_range(
       verb.add_option(

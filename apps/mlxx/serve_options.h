@@ -32,6 +32,7 @@ struct ServeOptions {
   std::vector<std::string> api_key_files;
   std::string log_format = "text";
 
+  std::optional<int> prefill_step;  // of the engine
   engine::EngineOptions engine;
   engine::ModelTextOptions text;
   std::optional<std::string> chat_template;

@@ -60,6 +60,7 @@ class ModelRunner : public Runner {
   std::unique_ptr<Row> fork(const Row& row, const RowSettings& settings)
       override;
   int prefill(Row& row, int tokens) override;
+  int least_chunk() const override;
   bool joins_prompts() const override;
   bool prefill_together(std::span<Row* const> rows) override;
   std::unique_ptr<Step> begin(std::span<Row* const> rows) override;

@@ -6,7 +6,7 @@ namespace mlxx::engine {
 
 namespace {
 
-// Below it the weights are read for too few tokens.
+// Fewer tokens say nothing about a machine's pace.
 constexpr int kMinChunk = 16;
 // Alone, a chunk may take this long: then a cancellation or a request that
 // comes meanwhile is seen.
@@ -20,7 +20,8 @@ double averaged(double before, double newest) {
 
 }  // namespace
 
-PrefillPace::PrefillPace(int prefill_step) : prefill_step_(prefill_step) {}
+PrefillPace::PrefillPace(int prefill_step, int least_chunk)
+    : prefill_step_(prefill_step), least_chunk_(least_chunk) {}
 
 void PrefillPace::decoded(double seconds, int rows) {
   // With more rows or fewer a step takes another time.
@@ -30,7 +31,6 @@ void PrefillPace::decoded(double seconds, int rows) {
 }
 
 void PrefillPace::prefilled(int tokens, double seconds) {
-  // Few tokens say nothing about many.
   if (tokens < kMinChunk || seconds <= 0) {
     return;
   }
@@ -45,12 +45,12 @@ int PrefillPace::chunk(int left, double hold_seconds, double share) const {
   }
   // The order of the limits: memory is planned for chunks of prefill_step.
   double tokens =
-      std::min<double>(std::max<double>(wanted, kMinChunk), prefill_step_);
+      std::min<double>(std::max<double>(wanted, least_chunk_), prefill_step_);
   if (share < 1) {
     tokens *= share;
-    return left <= tokens     ? left
-        : tokens >= kMinChunk ? static_cast<int>(tokens)
-                              : 0;
+    return left <= tokens        ? left
+        : tokens >= least_chunk_ ? static_cast<int>(tokens)
+                                 : 0;
   }
   // One chunk a quarter longer is better than a second one of a few tokens.
   return left <= prefill_step_ && left <= tokens * 1.25

@@ -8,8 +8,9 @@ namespace mlxx::engine {
 // pace because of a long prompt.
 class PrefillPace {
  public:
-  // prefill_step: the most tokens of one chunk.
-  explicit PrefillPace(int prefill_step);
+  // prefill_step: the most tokens of one chunk; least_chunk: as many take
+  // hardly longer than fewer (Runner::least_chunk()).
+  PrefillPace(int prefill_step, int least_chunk);
 
   // A step of `rows` rows took `seconds`.
   void decoded(double seconds, int rows);
@@ -30,6 +31,7 @@ class PrefillPace {
 
  private:
   int prefill_step_;
+  int least_chunk_;
   double step_seconds_ = 0;
   int step_rows_ = 0;
   double tokens_per_second_ = 0;

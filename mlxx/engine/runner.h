@@ -72,6 +72,12 @@ class Runner {
   // the last one not counted.
   virtual int prefill(Row& row, int tokens) = 0;
 
+  // Tokens of a prompt that take hardly longer than fewer of them: fewer are
+  // not computed between decode steps unless a prompt ends. With less than 16
+  // the weights are read for too little.
+  virtual int least_chunk() const {
+    return 16;
+  }
   // Whether prompts of several rows are worth computing together.
   virtual bool joins_prompts() const {
     return false;

@@ -64,6 +64,12 @@ int ModelRunner::prefill(Row& row, int tokens) {
   return left();
 }
 
+// There a pass through the layers costs as many launches for one token as for
+// many, and brings all weights into another form.
+int ModelRunner::least_chunk() const {
+  return backend() == Backend::cuda ? 1024 : Runner::least_chunk();
+}
+
 bool ModelRunner::joins_prompts() const {
   return backend() == Backend::cuda;
 }

@@ -88,7 +88,7 @@ ScheduledModel& Scheduler::loaded(const std::shared_ptr<Runner>& runner) {
         .text = text,
         .runner = nullptr,
         .batch = {},
-        .pace = PrefillPace(options_.prefill_step),
+        .pace = PrefillPace(options_.prefill_step, runner->least_chunk()),
         .failure = nullptr};
     found = models_.emplace(text.get(), std::move(model)).first;
   }
