@@ -4,8 +4,13 @@
 #   benchmarks/gpu/run.sh [options] OUT_FOLDER
 #   --mlxx PROGRAM       default: build/bin/mlxx; its libmlx as MLXX_LIBMLX says
 #   --python PYTHON      one with mlx-lm and a CUDA mlx; without it, no mlx-lm
-#   --llama-bench FILE --gguf MODEL.gguf
-#                        llama.cpp and a Q4_0 file of the 8B shape
+#   --llama-bench FILE   a llama-bench that was built with CUDA, and beside it
+#                        llama-batched-bench
+#   --llama-source FOLDER
+#                        instead: llama.cpp's source, which is built first
+#                        (llama_cpp.sh)
+#   --gguf MODEL.gguf    a Q4_0 file of the 8B shape; without it,
+#                        random_gguf.py makes one
 #   --shapes "8b 1b"     which models (random_model.py)
 #   --clients "1 8 32 128"
 #   --scratch FOLDER     for the models, 5 GB each; default: /dev/shm
@@ -13,13 +18,14 @@
 # OUT_FOLDER gets generate.md and serve.md. Needs Python with NumPy.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-mlxx=$repo/build/bin/mlxx python="" llama="" gguf="" shapes="8b 1b"
+mlxx=$repo/build/bin/mlxx python="" llama="" source="" gguf="" shapes="8b 1b"
 clients="1 8 32 128" scratch=/dev/shm rounds=3 out=""
 while (($#)); do
   case $1 in
     --mlxx) mlxx=$2 && shift 2 ;;
     --python) python=$2 && shift 2 ;;
     --llama-bench) llama=$2 && shift 2 ;;
+    --llama-source) source=$2 && shift 2 ;;
     --gguf) gguf=$2 && shift 2 ;;
     --shapes) shapes=$2 && shift 2 ;;
     --clients) clients=$2 && shift 2 ;;
@@ -51,6 +57,15 @@ done
 peers=()
 if [[ -n $python ]]; then
   peers+=(--peer "mlx-lm=$python")
+fi
+if [[ -n $source ]]; then
+  llama=$("$repo/benchmarks/gpu/llama_cpp.sh" "$source" "$scratch/mlxx-llama.cpp" | tail -n 1)
+fi
+if [[ -n $llama && -z $gguf ]]; then
+  gguf=$scratch/mlxx-8b-Q4_0.gguf
+  if [[ ! -e $gguf ]]; then
+    python3 "$repo/benchmarks/gpu/random_gguf.py" "$gguf" --shape 8b
+  fi
 fi
 if [[ -n $llama ]]; then
   peers+=(--peer "llama.cpp=$llama")
