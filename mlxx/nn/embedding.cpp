@@ -1,7 +1,9 @@
 #include "mlxx/nn/embedding.h"
 
 #include "mlxx/kernels/quantized_matmul/quantized_matmul.h"
+#include "mlxx/kernels/row_lookup/row_lookup.h"
 #include "mlxx/nn/row_adapters.h"
+#include "mlxx/nn/training_rows.h"
 
 namespace mlxx::nn {
 
@@ -30,7 +32,8 @@ mx::array Embedding::take(const mx::array& ids) const {
   if (weight_.packed() || weight_.quantization()) {
     return kernels::dequantize_rows(weight_, ids);
   }
-  return mx::take(weight_.value(), ids, 0);
+  return training_rows() ? kernels::looked_up_rows(weight_.value(), ids)
+                         : mx::take(weight_.value(), ids, 0);
 }
 
 mx::array Embedding::product(const mx::array& x) const {

@@ -9,9 +9,12 @@
 #include "mlxx/kernels/gated_delta/gated_delta_cpu.h"
 #include "mlxx/kernels/gated_delta/gated_delta_device.h"
 #include "mlxx/kernels/quantized_matmul/device_matmul.h"
+#include "mlxx/kernels/rms_norm/trained_rms_norm.h"
+#include "mlxx/kernels/row_lookup/row_lookup.h"
 #include "mlxx/kernels/short_conv/short_conv_cpu.h"
 #include "mlxx/kernels/short_conv/short_conv_device.h"
 #include "mlxx/kernels/ssm/ssm_device.h"
+#include "mlxx/kernels/swiglu/trained_swiglu.h"
 #include "tests/kernels/relative_error.h"
 
 namespace mlxx::kernels {
@@ -375,6 +378,85 @@ TEST(DeviceScans, ShortConvAgreesWithItsPlainOperations) {
           2 * std::max(epsilon(dtype), 1e-3f));
       EXPECT_TRUE(same_bits(got.state, expected.state));
     }
+  }
+}
+
+// Outputs, and gradients in all inputs for a random cotangent.
+std::vector<mx::array> with_gradients(
+    const std::function<mx::array(const std::vector<mx::array>&)>& function,
+    const std::vector<mx::array>& inputs) {
+  auto one = [&](const std::vector<mx::array>& x) {
+    return std::vector<mx::array>{function(x)};
+  };
+  mx::array d = numbers(function(inputs).shape(), 9, inputs[0].dtype());
+  auto [outputs, gradients] = mx::vjp(one, inputs, {d});
+  gradients.push_back(outputs[0]);
+  return gradients;
+}
+
+TEST(DeviceTraining, NormsAndGatedActivationsHaveTheirGradients) {
+  for (mx::Dtype dtype : kDtypes) {
+    for (int width : {256, 1001}) {
+      std::vector<mx::array> x{
+          numbers({2, 9, width}, 1, dtype),
+          numbers({2, 9, width}, 2, dtype)};
+      auto ours = with_gradients(
+          [](const auto& in) { return trained_swiglu(in[0], in[1]); },
+          x);
+      auto plain = with_gradients(
+          [](const auto& in) {
+            mx::array gate = mx::astype(in[0], mx::float32);
+            return mx::astype(
+                mx::multiply(mx::multiply(gate, mx::sigmoid(gate)), in[1]),
+                in[0].dtype());
+          },
+          x);
+      x[1] = numbers({width}, 3, dtype);
+      auto add = [&](auto& to, auto norm) {
+        auto more = with_gradients(
+            [&](const auto& in) { return norm(in[0], in[1]); },
+            x);
+        to.insert(to.end(), more.begin(), more.end());
+      };
+      add(ours, [](const mx::array& a, const mx::array& weight) {
+        return trained_rms_norm(a, weight, 1e-5f);
+      });
+      add(plain, [](const mx::array& a, const mx::array& weight) {
+        return mx::fast::rms_norm(a, weight, 1e-5f);
+      });
+      ASSERT_EQ(ours.size(), plain.size());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        EXPECT_LT(relative_error(ours[i], plain[i]), 2 * epsilon(dtype))
+            << i << " " << width;
+      }
+    }
+  }
+}
+
+TEST(DeviceTraining, RowsOfATableSumTheirGradients) {
+  const int rows = 40;
+  mx::array ids =
+      mx::random::randint(0, rows / 2, {3, 70}, mx::int32, mx::random::key(5));
+  mx::array one_hot = mx::astype(
+      mx::equal(
+          mx::expand_dims(mx::flatten(ids), 1),
+          mx::expand_dims(mx::arange(rows), 0)),
+      mx::float32);
+  for (mx::Dtype dtype : kDtypes) {
+    const std::vector<mx::array> table{numbers({rows, 33}, 1, dtype)};
+    auto run = [&] {
+      return with_gradients(
+          [&](const auto& in) { return looked_up_rows(in[0], ids); },
+          table);
+    };
+    auto first = run();
+    auto second = run();
+    mx::array d = mx::reshape(numbers({3, 70, 33}, 9, dtype), {210, 33});
+    mx::array expected =
+        mx::matmul(mx::transpose(one_hot), mx::astype(d, mx::float32));
+    EXPECT_LT(relative_error(first[0], expected), 3 * epsilon(dtype));
+    EXPECT_TRUE(same_bits(first[0], second[0]));
+    EXPECT_TRUE(same_bits(first[1], mx::take(table[0], ids, 0)));
   }
 }
 
