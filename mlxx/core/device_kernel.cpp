@@ -30,7 +30,7 @@ std::string signature(const CustomKernelCall& call) {
     text += fmt::format(
         "{} {} {};",
         dtype_name(input.dtype()),
-        input.ndim() == 0,
+        input.ndim(),
         input.size() < kSmallInput);
   }
   for (mx::Dtype dtype : call.output_dtypes) {

@@ -195,7 +195,7 @@ class KeptKernel {
       const std::vector<mx::array>& inputs,
       const std::vector<mx::Dtype>& output_dtypes,
       const TemplateValues& values) {
-    std::string why = "it asks for more than shapes";
+    std::string why = "it asks for strides or other types";
     auto text =
         write_cuda_kernel(name_, body_, spec_, inputs, output_dtypes, values);
     std::string architecture = architecture_of_device();
@@ -251,11 +251,16 @@ std::optional<CudaKernelText> write_cuda_kernel(
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string& input = spec.input_names[i];
     std::string_view type = cuda_type(inputs[i].dtype());
-    if (type.empty() || body.find(input + "_strides") != std::string::npos ||
-        body.find(input + "_ndim") != std::string::npos) {
+    if (type.empty() || body.find(input + "_strides") != std::string::npos) {
       return std::nullopt;
     }
     parameters += fmt::format("    const {}* {},\n", type, input);
+    if (inputs[i].ndim() > 0) {
+      constants += fmt::format(
+          "  constexpr int {}_ndim = {};\n",
+          input,
+          inputs[i].ndim());
+    }
     if (inputs[i].ndim() == 0 ||
         body.find(input + "_shape") == std::string::npos) {
       continue;

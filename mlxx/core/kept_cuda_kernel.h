@@ -7,7 +7,8 @@
 
 namespace mlxx {
 
-// One combination of dtypes and template values of a kernel for CUDA.
+// One combination of dtypes, numbers of axes and template values of a kernel
+// for CUDA.
 struct CudaKernelText {
   std::string name;
   std::string source;             // all of it, with an extern "C" function
