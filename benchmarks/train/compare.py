@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Trains adapters on one model with mlxx and with mlx-lm in turns, in the same
-run, and prints tokens per second of both.
+"""Trains adapters on one model with mlxx and with mlx-lm, PEFT or both in turns,
+in the same run, and prints tokens per second of each.
 
-    compare.py --model FOLDER --mlxx build/bin/mlxx --python VENV/bin/python
+    compare.py --model FOLDER --mlxx build/bin/mlxx
+               [--python VENV/bin/python] [--peft VENV/bin/python]
                [--tokens 256] [--iters 4] [--rounds 2] [--limit 120]
+               [--mlxx-options "--memory-budget 22GB"]
 
-The samples are random words, all longer than --tokens; batches of one sample,
-LoRA of rank 8 on all linear layers. Of each run the fastest iteration counts,
+--python has mlx-lm, --peft has torch, transformers and peft (train_peft.py); who
+is not given is left out. The samples are random words, all longer than --tokens;
+batches of one sample, LoRA of rank 8 on all linear layers. Of each run the fastest iteration counts,
 not the first: it has what is compiled and loaded once. A program that has not
 come so far after --limit seconds is said to be below what that would be.
 """
@@ -17,6 +20,7 @@ import os
 import random
 import re
 import subprocess
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -48,7 +52,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--mlxx", default="build/bin/mlxx")
-    parser.add_argument("--python", required=True)
+    parser.add_argument("--python")
+    parser.add_argument("--peft")
+    parser.add_argument("--mlxx-options", default="")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--iters", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
@@ -61,12 +67,19 @@ def main():
                   "--iters", options.iters, "--num-layers", -1, "--steps-per-report", 1,
                   "--adapter-path", folder / "adapters"]
         commands = {
-            "mlxx": ([options.mlxx, "train", "-m", options.model, "--overwrite", *common],
-                     r"([\d.,]+) tok/s"),
-            "mlx-lm": ([options.python, "-m", "mlx_lm", "lora", "--model", options.model, "--train",
-                        "--val-batches", 1, *common],
-                       r"(?m)^\s+\d+\s+[\d.]+(?: [^\d\s])?\s+([\d.,]+)"),
+            "mlxx": ([options.mlxx, "train", "-m", options.model, "--overwrite", *common,
+                      *shlex.split(options.mlxx_options)], r"([\d.,]+) tok/s"),
         }
+        if options.python:
+            commands["mlx-lm"] = (
+                [options.python, "-m", "mlx_lm", "lora", "--model", options.model, "--train",
+                 "--val-batches", 1, *common],
+                r"(?m)^\s+\d+\s+[\d.]+(?: [^\d\s])?\s+([\d.,]+)")
+        if options.peft:
+            script = Path(__file__).with_name("train_peft.py")
+            commands["PEFT"] = (
+                [options.peft, script, "--model", options.model, "--tokens", options.tokens,
+                 "--iters", options.iters, "--rank", 8], r"([\d.,]+) tok/s")
         for round_ in range(options.rounds):
             for program, (command, pattern) in commands.items():
                 speed = speed_of([str(part) for part in command], pattern, options.limit)
