@@ -163,7 +163,8 @@ CustomKernelCall call_of(Arrays inputs, int heads) {
   int tiles = (q.shape(2) + kStay - 1) / kStay;
   CustomKernelCall call;
   call.template_values = {{"T", q.dtype()}, {"D", q.shape(3)}};
-  call.grid = {tiles * kThreads, q.shape(0) * heads, 1};
+  // Long blocks first, those of all heads: short ones fill what is left.
+  call.grid = {q.shape(0) * heads * kThreads, tiles, 1};
   call.threadgroup = {kThreads, 1, 1};
   call.inputs = std::move(inputs);
   return call;

@@ -70,8 +70,8 @@ struct KeySteps {
 };
 
 // out [B, L, H, D] and its log-sums [B, H, L]; a query that sees nothing has 0
-// and infinity. A block: kStay queries (blockIdx.x, the last ones first) of one
-// head of one row (blockIdx.y).
+// and infinity. A block: kStay queries (blockIdx.y, the last ones first) of one
+// head of one row (blockIdx.x).
 template <typename T, int D>
 __device__ void forward(
     Heads<T> q,
@@ -86,10 +86,10 @@ __device__ void forward(
   Places<T, D> places(shared);
   int lane = threadIdx.x & 31;
   int warp = threadIdx.x / 32;
-  int batch = blockIdx.y / sizes.heads;
-  int head = blockIdx.y % sizes.heads;
+  int batch = blockIdx.x / sizes.heads;
+  int head = blockIdx.x % sizes.heads;
   int kv_head = head / (sizes.heads / sizes.kv_heads);
-  int first = (gridDim.x - 1 - blockIdx.x) * kStay;
+  int first = (gridDim.y - 1 - blockIdx.y) * kStay;
   KeySteps steps(spans, first, sizes.length);
 
   auto load = [&](int step, int place) {
@@ -183,7 +183,7 @@ __device__ void forward(
     divided[half] = all > 0.0f ? 1.0f / all : 0.0f;
     int row = mine + 8 * half;
     if (lane % 4 == 0 && row < sizes.length) {
-      log_sums[(long long)blockIdx.y * sizes.length + row] =
+      log_sums[(long long)blockIdx.x * sizes.length + row] =
           all > 0.0f ? most[half] / kLog2E + logf(all) : MLXX_INFINITY;
     }
   }
@@ -218,10 +218,10 @@ __device__ void query_gradients(
   Places<T, D> places(shared);
   int lane = threadIdx.x & 31;
   int warp = threadIdx.x / 32;
-  int batch = blockIdx.y / sizes.heads;
-  int head = blockIdx.y % sizes.heads;
+  int batch = blockIdx.x / sizes.heads;
+  int head = blockIdx.x % sizes.heads;
   int kv_head = head / (sizes.heads / sizes.kv_heads);
-  int first = (gridDim.x - 1 - blockIdx.x) * kStay;
+  int first = (gridDim.y - 1 - blockIdx.y) * kStay;
   KeySteps steps(spans, first, sizes.length);
 
   auto load = [&](int step, int place) {
@@ -253,7 +253,7 @@ __device__ void query_gradients(
     int row = mine + 8 * half;
     bool there = row < sizes.length;
     rows[half] = there ? seen[row] : make_int4(0, 0, 0, 0);
-    long long at = (long long)blockIdx.y * sizes.length + row;
+    long long at = (long long)blockIdx.x * sizes.length + row;
     float product = 0.0f;
     if (there) {
       log_sum[half] = log_sums[at] * kLog2E;
@@ -322,8 +322,8 @@ __device__ void query_gradients(
       lane);
 }
 
-// Gradients of keys and values, [B, L, K, D]. A block: kStay keys (blockIdx.x)
-// of one head of one row (blockIdx.y), with all heads of queries that share it.
+// Gradients of keys and values, [B, L, K, D]. A block: kStay keys (blockIdx.y)
+// of one head of one row (blockIdx.x), with all heads of queries that share it.
 template <typename T, int D>
 __device__ void key_gradients(
     Heads<T> q,
@@ -342,9 +342,9 @@ __device__ void key_gradients(
   int lane = threadIdx.x & 31;
   int warp = threadIdx.x / 32;
   int group = sizes.heads / sizes.kv_heads;
-  int batch = blockIdx.y / sizes.kv_heads;
-  int kv_head = blockIdx.y % sizes.kv_heads;
-  int first = blockIdx.x * kStay;
+  int batch = blockIdx.x / sizes.kv_heads;
+  int kv_head = blockIdx.x % sizes.kv_heads;
+  int first = blockIdx.y * kStay;
   int steps = (sizes.length + kStep - 1) / kStep;
   int from = first / kStep;
   int count = steps - from;

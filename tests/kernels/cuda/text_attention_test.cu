@@ -235,7 +235,7 @@ struct Run {
     return (c.length + at::kStay - 1) / at::kStay;
   }
   void run_forward() {
-    pass_forward<D><<<dim3(tiles(), c.batch * c.heads), at::kThreads, kBytes>>>(
+    pass_forward<D><<<dim3(c.batch * c.heads, tiles()), at::kThreads, kBytes>>>(
         view(q, c.heads),
         view(k, c.kv_heads),
         view(v, c.kv_heads),
@@ -248,7 +248,7 @@ struct Run {
   }
   void run_queries() {
     pass_query_gradients<D>
-        <<<dim3(tiles(), c.batch * c.heads), at::kThreads, kBytes>>>(
+        <<<dim3(c.batch * c.heads, tiles()), at::kThreads, kBytes>>>(
             view(q, c.heads),
             view(k, c.kv_heads),
             view(v, c.kv_heads),
@@ -264,7 +264,7 @@ struct Run {
   }
   void run_keys() {
     pass_key_gradients<D>
-        <<<dim3(tiles(), c.batch * c.kv_heads), at::kThreads, kBytes>>>(
+        <<<dim3(c.batch * c.kv_heads, tiles()), at::kThreads, kBytes>>>(
             view(q, c.heads),
             view(k, c.kv_heads),
             view(v, c.kv_heads),
