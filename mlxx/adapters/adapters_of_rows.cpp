@@ -84,42 +84,28 @@ class AdaptersOfRows : public nn::RowAdapters {
       return shared ? mx::broadcast_to(array, wanted) : array;
     };
     mx::array each = spread(ids);
-    return by_runs(
+    return one_after_another(
         &MountedAdapter::embeddings,
         table,
         shape[0],
-        [&](bool) { return spread(plain()); },
-        [&](const AdapterStack& stack,
+        [&] { return spread(plain()); },
+        [&](const EmbeddingChange& change,
             const RowsOf& rows_of,
-            const Plain& own) {
-          mx::array y = own(true);
-          for (const EmbeddingChange* change :
-               all_changes(stack, &MountedAdapter::embeddings, table)) {
-            y = change->rows(rows_of(each), y);
-          }
-          return y;
-        });
+            const mx::array& y) { return change.rows(rows_of(each), y); });
   }
 
   std::optional<mx::array> head(
       const Parameter& table,
       const mx::array& x,
       const std::function<mx::array()>& plain) const override {
-    return by_runs(
+    return one_after_another(
         &MountedAdapter::embeddings,
         table,
         x.shape(0),
-        [&](bool) { return plain(); },
-        [&](const AdapterStack& stack,
+        plain,
+        [&](const EmbeddingChange& change,
             const RowsOf& rows_of,
-            const Plain& own) {
-          mx::array y = own(true);
-          for (const EmbeddingChange* change :
-               all_changes(stack, &MountedAdapter::embeddings, table)) {
-            y = change->head(rows_of(x), y);
-          }
-          return y;
-        });
+            const mx::array& y) { return change.head(rows_of(x), y); });
   }
 
   std::optional<mx::array> expert_product(
@@ -128,22 +114,15 @@ class AdaptersOfRows : public nn::RowAdapters {
       const mx::array& indices,
       bool sorted,
       const std::function<mx::array()>& plain) const override {
-    return by_runs(
+    return one_after_another(
         &MountedAdapter::experts,
         weight,
         x.shape(0),
-        [&](bool) { return plain(); },
-        [&](const AdapterStack& stack,
+        plain,
+        [&](const ExpertChange& change,
             const RowsOf& rows_of,
-            const Plain& own) {
-          mx::array y = own(true);
-          for (const ExpertChange* change :
-               all_changes(stack, &MountedAdapter::experts, weight)) {
-            mx::array delta =
-                change->delta(rows_of(x), rows_of(indices), sorted);
-            y = mx::add(y, delta);
-          }
-          return y;
+            const mx::array& y) {
+          return mx::add(y, change.delta(rows_of(x), rows_of(indices), sorted));
         });
   }
 
@@ -169,6 +148,30 @@ class AdaptersOfRows : public nn::RowAdapters {
   }
 
  private:
+  // by_runs() of changes that each make more of the result so far.
+  template <typename Change, typename Step>
+  std::optional<mx::array> one_after_another(
+      Changes<Change> changes,
+      const Parameter& weight,
+      int rows,
+      const std::function<mx::array()>& plain,
+      const Step& step) const {
+    return by_runs(
+        changes,
+        weight,
+        rows,
+        [&](bool) { return plain(); },
+        [&](const AdapterStack& stack,
+            const RowsOf& rows_of,
+            const Plain& own) {
+          mx::array y = own(true);
+          for (const Change* change : all_changes(stack, changes, weight)) {
+            y = step(*change, rows_of, y);
+          }
+          return y;
+        });
+  }
+
   // What `changed` makes of the rows of each run that an adapter touches, the
   // plain result of the others; nothing if none is touched.
   template <typename Change, typename Changed>
