@@ -199,7 +199,13 @@ class TrainRun {
       progress.on_note(note);
     }
     if (from > 0) {
-      progress.say(fmt::format("going on after iteration {}", from));
+      progress.say(
+          from < loop.iterations && !trainer.progress().stopped_early
+              ? fmt::format("going on after iteration {}", from)
+              : fmt::format(
+                    "nothing is left to do after iteration {} of {}",
+                    from,
+                    loop.iterations));
     }
     const auto end = trainer.run(progress);
     if (options_.plot) {
