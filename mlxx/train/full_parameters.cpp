@@ -2,6 +2,7 @@
 
 #include "mlxx/adapters/adaptable_modules.h"
 #include "mlxx/base/error.h"
+#include "mlxx/train/replaced_values.h"
 
 namespace mlxx::train {
 namespace {
@@ -83,24 +84,7 @@ FullParameters::FullParameters(
 }
 
 void FullParameters::set_values(std::vector<mx::array> values) {
-  if (values.size() != values_.size()) {
-    fail(
-        ErrorKind::invalid_request,
-        kPlace,
-        "has {} weights, not {}",
-        values_.size(),
-        values.size());
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i].shape() != values_[i].shape() ||
-        values[i].dtype() != values_[i].dtype()) {
-      fail(
-          ErrorKind::invalid_request,
-          kPlace,
-          "'{}' is given in another shape or dtype",
-          names_[i]);
-    }
-  }
+  check_replaced(kPlace, *this, values);
   values_ = std::move(values);
   for (size_t i = 0; i < values_.size(); ++i) {
     parameters_[i]->set({values_[i], std::nullopt, std::nullopt});

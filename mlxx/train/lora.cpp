@@ -4,6 +4,7 @@
 
 #include "mlxx/adapters/linear_change.h"
 #include "mlxx/base/error.h"
+#include "mlxx/train/replaced_values.h"
 
 namespace mlxx::train {
 namespace {
@@ -59,12 +60,6 @@ mx::array initial_magnitude(const LoraModule& module) {
     mx::eval(parts.back());
   }
   return parts.size() == 1 ? parts.front() : mx::concatenate(parts, 0);
-}
-
-std::string text_of(const mx::array& value) {
-  return fmt::format(
-      "[{}]",
-      fmt::join(value.shape().begin(), value.shape().end(), ", "));
 }
 
 // What is put back when a scope ends, also by an exception.
@@ -143,27 +138,7 @@ float LoraAdapters::learning_rate_ratio(size_t index) const {
 }
 
 void LoraAdapters::set_values(std::vector<mx::array> values) {
-  if (values.size() != values_.size()) {
-    fail(
-        ErrorKind::invalid_request,
-        "adapter",
-        "has {} arrays, not {}",
-        values_.size(),
-        values.size());
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i].shape() != values_[i].shape() ||
-        values[i].dtype() != values_[i].dtype()) {
-      fail(
-          ErrorKind::invalid_request,
-          "adapter",
-          "'{}' is {} of float32, not {}{}",
-          names_[i],
-          text_of(values_[i]),
-          text_of(values[i]),
-          values[i].dtype() != mx::float32 ? " of another dtype" : "");
-    }
-  }
+  check_replaced("adapter", *this, values);
   values_ = std::move(values);
   current_ = values_;
 }
