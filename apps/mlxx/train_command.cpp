@@ -37,6 +37,8 @@ train::DifferentiateOptions differentiate_options(
       : options.recompute.value_or("auto");
   if (recompute == "none") {
     wanted.recompute = train::Recompute::none;
+  } else if (recompute == "light") {
+    wanted.recompute = train::Recompute::light;
   } else if (recompute == "checkpoint") {
     wanted.recompute = train::Recompute::checkpoint;
   } else if (recompute == "segments") {

@@ -369,7 +369,8 @@ void add_memory_options(CLI::App& verb, TrainCommandOptions& options) {
           "--recompute",
           options.recompute,
           "What to compute again to save memory; auto: as it is needed")
-      ->check(CLI::IsMember({"auto", "none", "checkpoint", "segments"}))
+      ->check(
+          CLI::IsMember({"auto", "none", "light", "checkpoint", "segments"}))
       ->group(group);
   verb.add_option(
           "--segment-layers",
@@ -382,8 +383,10 @@ void add_memory_options(CLI::App& verb, TrainCommandOptions& options) {
   verb.add_option(
           "--memory-budget",
           options.memory_budget,
-          "For auto: what may be used, as in 12GB; what the device can give if "
-          "it is not given")
+          "What may be used, as in 12GB: auto computes again what does not "
+          "fit, "
+          "and on a GPU more is waited for; what the device can give if it is "
+          "not given")
       ->type_name("SIZE")
       ->group(group);
   verb.add_option(
