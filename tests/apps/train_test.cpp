@@ -1,4 +1,5 @@
 // `mlxx train` as a user runs it.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -52,8 +53,6 @@ class TrainTest : public DefaultModelTest {
         "2",
         "--batch-size",
         "2",
-        "--iters",
-        "6",
         "--mask-prompt",
         "--lora-dropout",
         "0.1",
@@ -64,6 +63,9 @@ class TrainTest : public DefaultModelTest {
         "--save-every",
         "2"};
     options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    if (std::ranges::find(more, "--iters") == more.end()) {
+      options.arguments.insert(options.arguments.end(), {"--iters", "6"});
+    }
     return options;
   }
   std::string path(const std::string& name) const {
@@ -78,8 +80,8 @@ TEST_F(TrainTest, InterruptedRunGoesOnToTheSameFiles) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_TRUE(content_of(path("whole/loss.svg")).starts_with("<svg"));
   for (const char* number : {"0000002", "0000004", "0000006"}) {
-    EXPECT_TRUE(fs::exists(
-        path("whole") + "/" + number + "_adapters.safetensors"));
+    EXPECT_TRUE(
+        fs::exists(path("whole") + "/" + number + "_adapters.safetensors"));
   }
   EXPECT_EQ(
       content_of(path("whole/0000006_adapters.safetensors")),
@@ -117,6 +119,30 @@ TEST_F(TrainTest, InterruptedRunGoesOnToTheSameFiles) {
   };
   EXPECT_EQ(losses("broken"), losses("whole"));
   EXPECT_GE(losses("whole").size(), 8u);
+}
+
+// Rows of the second epoch have other samples together than those of the first.
+TEST_F(TrainTest, PackedRunGoesOnInTheNextEpoch) {
+  const std::vector<std::string> packed = {"--pack", "--max-seq-length", "64"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), packed.begin(), packed.end());
+    return more;
+  };
+  const auto whole = run_mlxx(train("whole", with({"--iters", "8"})));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_NE(whole.out.find(", 3 batches"), std::string::npos) << whole.out;
+  const auto first = run_mlxx(train("broken", with({"--iters", "4"})));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  auto rest = train("broken", with({"--iters", "8", "--resume"}));
+  const auto second = run_mlxx(rest);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(
+      content_of(path("broken/adapters.safetensors")),
+      content_of(path("whole/adapters.safetensors")));
+  const auto again = run_mlxx(rest);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE((again.out + again.err).find("nothing is left"), std::string::npos)
+      << again.out << again.err;
 }
 
 TEST_F(TrainTest, WhatCannotBeHonouredIsRefusedByName) {
