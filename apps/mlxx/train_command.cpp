@@ -16,6 +16,7 @@
 #include "apps/mlxx/trained_model.h"
 #include "mlxx/base/atomic_file.h"
 #include "mlxx/base/error.h"
+#include "mlxx/core/gpu_queue.h"
 #include "mlxx/data/batch_text.h"
 #include "mlxx/train/reference_scores.h"
 #include "mlxx/train/save_trained.h"
@@ -348,6 +349,9 @@ class TrainRun {
 
 // What the verb's options are bound to: the file of --config sets them too.
 int run(TrainCommandOptions& options, CLI::App& verb) {
+  // Its operations are long, and what they leave is large.
+  constexpr int kOperations = 10;
+  give_gpu_few_operations(kOperations);
   finish_train_options(verb, options);
   require_free(options.adapter_path, options);
   InterruptScope interrupt;

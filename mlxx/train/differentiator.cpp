@@ -5,6 +5,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/core/device.h"
+#include "mlxx/core/gpu_queue.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/plan/graph_memory.h"
 #include "mlxx/train/backward_pass.h"
@@ -36,9 +37,10 @@ class Evaluation : public PartEnd {
 
 // Of operations on whole texts, which take longer than to hand them out.
 constexpr size_t kDispatchesAhead = 30;
-// Without a limit MLX's CUDA backend hands out ten graphs of a hundred
-// operations before it waits.
-constexpr size_t kFreelyAhead = 1200;
+// Lots of operations that MLX hands to a GPU before it waits, and dispatches of
+// an operation as a plan of memory counts them.
+constexpr size_t kLotsAhead = 11;
+constexpr size_t kDispatches = 2;
 
 // Bytes that a pass takes at least, and as far as nothing makes MLX wait.
 struct Peak {
@@ -54,7 +56,9 @@ class Prediction : public PartEnd {
     };
     peak_.least = std::max(peak_.least, peak(kDispatchesAhead));
     if (backend() != Backend::cpu) {
-      peak_.freely = std::max(peak_.freely, peak(kFreelyAhead));
+      const auto lot = static_cast<size_t>(operations_given_to_gpu());
+      peak_.freely =
+          std::max(peak_.freely, peak(kDispatches * kLotsAhead * lot));
     }
     for (auto& result : results) {
       result = mx::array(result.shape(), result.dtype(), nullptr, {});
@@ -139,13 +143,14 @@ class ModelDifferentiator : public Differentiator {
         break;
       }
     }
+    plan_.waits = options.memory_limit != 0 && plan_.segments.empty();
   }
 
   Result apply(const data::Batch& batch, const ScoreLoss& loss) const override {
     TextPass pass(model_, batch, trains_head_);
     Evaluation end;
     const SegmentPlan& plan = plan_for(batch);
-    WaitingLimit waiting(limit_ - slack() / 2);
+    WaitingLimit waiting(plan.waits ? limit_ - slack() / 2 : 0);
     auto result = BackwardPass(pass, trainable_, plan, tied_, end).apply(loss);
     if (backend() != Backend::cpu) {
       // Here, where MLX waits for what it has handed out.
@@ -170,12 +175,15 @@ class ModelDifferentiator : public Differentiator {
       memory.trained += weights.contains(value.id()) ? 0 : value.nbytes();
     }
     memory.optimizer = optimizer;
-    const Peak peak = activations(batch, plan_for(batch));
+    const SegmentPlan& plan = plan_for(batch);
+    const Peak peak = activations(batch, plan);
     const size_t others = memory.weights + memory.trained + optimizer;
-    memory.activations = std::clamp(
-        limit_ > others ? limit_ - others : 0,
-        peak.least,
-        peak.freely);
+    memory.activations = !plan.waits
+        ? peak.freely
+        : std::clamp(
+              limit_ > others ? limit_ - others : 0,
+              peak.least,
+              peak.freely);
     return memory;
   }
 
@@ -258,12 +266,17 @@ class ModelDifferentiator : public Differentiator {
       trained += value.nbytes();
     }
     // An optimizer that keeps two numbers for each, as if not there yet.
-    size_t taken = memory_use().active + 2 * trained + slack();
+    size_t taken = memory_use().active + 2 * trained;
     size_t budget = limit_ > taken ? limit_ - taken : 0;
+    // MLX may be made to wait where one graph is evaluated; of many each would
+    // find the memory that is kept for reuse given away.
     auto fits = [&](const SegmentPlan& plan) {
-      return activations(batch, plan).least <= budget;
+      Peak peak = activations(batch, plan);
+      return plan.segments.empty() ? peak.least + slack() <= budget
+                                   : peak.freely + slack() / 2 <= budget;
     };
     SegmentPlan whole = cut_in_segments(0, layers_, 1, layers_);
+    whole.waits = true;
     if (fits(whole)) {
       return whole;
     }
@@ -284,7 +297,9 @@ class ModelDifferentiator : public Differentiator {
       bool fit = fits(cut(middle));
       (fit ? good : bad) = middle;
     }
-    return cut(good);
+    SegmentPlan plan = cut(good);
+    plan.waits = !fits(plan);
+    return plan;
   }
 
   const models::Model& model_;

@@ -21,6 +21,7 @@ struct SegmentPlan {
   LayerRange top;
   bool checkpoint_top = false;  // its layers are computed again
   bool keeps_products = false;  // of all layers, as nn::TrainingRows
+  bool waits = false;  // a GPU's memory may not be enough without waiting
 
   std::string description() const;
 };
