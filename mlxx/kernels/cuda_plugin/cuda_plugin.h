@@ -23,6 +23,7 @@ struct CudaMatrix {
   mx::array codes;                  // uint8
   std::optional<mx::array> scales;  // uint8; none of bfloat16
   cuda::PackedMatrix matrix;        // pointers into them
+  std::shared_ptr<void> scratch;    // the plug-in's, for all matrices
 
   size_t nbytes() const {
     return codes.nbytes() + (scales ? scales->nbytes() : 0);
@@ -77,7 +78,7 @@ class CudaDecoder {
 // The function table. Entries are added at the end; any change is a new
 // version, and another version is not used.
 struct CudaPlugin {
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   static constexpr const char* kSymbol = "mlxx_cuda_plugin";
 
   uint32_t version;

@@ -4,6 +4,7 @@
 
 #include "mlxx/base/error.h"
 #include "mlxx/kernels/cuda_plugin/device_arrays_cuda.h"
+#include "mlxx/kernels/cuda_plugin/recycled_memory_cuda.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -66,8 +67,9 @@ class CudaUnpack : public mx::Primitive {
   }
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>& outputs)
       override {
+    auto& scratch = *static_cast<RecycledMemory*>(whole_->scratch.get());
     for (auto& output : outputs) {
-      memory_.allocate(output);
+      scratch.allocate(output, memory_);
     }
     WeightArrays arrays{outputs[0], std::nullopt, std::nullopt};
     if (outputs.size() > 1) {
@@ -105,7 +107,11 @@ class CudaUnpack : public mx::Primitive {
 
 CudaMatrix make_cuda_matrix(const cuda::PackedMatrix& matrix) {
   cuda::PackedSize size = cuda::packed_size(matrix);
-  CudaMatrix made{zero_bytes(size.codes), std::nullopt, matrix};
+  CudaMatrix made{
+      zero_bytes(size.codes),
+      std::nullopt,
+      matrix,
+      RecycledMemory::of_matrices()};
   made.matrix.codes = device_pointer(made.codes);
   made.matrix.scales = nullptr;
   if (size.scales > 0) {

@@ -1,5 +1,6 @@
 #include "mlxx/kernels/cuda_plugin/recycled_memory_cuda.h"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -10,23 +11,38 @@
 namespace mlxx::kernels {
 
 struct RecycledMemory::Buffers {
-  // A step's outputs and those of the one that is read meanwhile.
-  static constexpr size_t kMost = 2;  // of a size
   using Held = std::shared_ptr<mx::array::Data>;
 
+  const Limits limits;
   mutable std::mutex mutex;
+  size_t bytes = 0;                          // of free
   std::map<size_t, std::vector<Held>> free;  // by bytes
 };
 
-RecycledMemory::RecycledMemory() : buffers_(std::make_unique<Buffers>()) {}
+RecycledMemory::RecycledMemory(const Limits& limits)
+    : buffers_(std::make_unique<Buffers>(limits)) {}
 RecycledMemory::~RecycledMemory() = default;
 
-std::shared_ptr<RecycledMemory> RecycledMemory::make() {
-  return std::shared_ptr<RecycledMemory>(new RecycledMemory);
+std::shared_ptr<RecycledMemory> RecycledMemory::make(const Limits& limits) {
+  return std::shared_ptr<RecycledMemory>(new RecycledMemory(limits));
+}
+
+std::shared_ptr<RecycledMemory> RecycledMemory::of_matrices() {
+  static std::mutex mutex;
+  static std::weak_ptr<RecycledMemory> known;
+  std::lock_guard lock(mutex);
+  auto pool = known.lock();
+  if (!pool) {
+    // The host is some layers ahead of the device.
+    pool =
+        make({.bytes = size_t{512} << 20, .count = 24, .all = size_t{1} << 30});
+    known = pool;
+  }
+  return pool;
 }
 
 void RecycledMemory::allocate(mx::array& output, const OutputMemory& memory) {
-  if (output.nbytes() > kMostBytes) {
+  if (output.nbytes() > buffers_->limits.bytes) {
     memory.allocate(output);
     return;
   }
@@ -38,6 +54,7 @@ void RecycledMemory::allocate(mx::array& output, const OutputMemory& memory) {
     if (!free.empty()) {
       held = std::move(free.back());
       free.pop_back();
+      buffers_->bytes -= bytes;
     }
   }
   if (!held) {
@@ -56,8 +73,11 @@ void RecycledMemory::allocate(mx::array& output, const OutputMemory& memory) {
         if (own && !moved) {
           std::lock_guard lock(own->buffers_->mutex);
           auto& free = own->buffers_->free[bytes];
-          if (free.size() < Buffers::kMost) {
+          const Limits& limits = own->buffers_->limits;
+          if (free.size() < limits.count &&
+              own->buffers_->bytes + bytes <= limits.all) {
             free.push_back(held);
+            own->buffers_->bytes += bytes;
           }
         }
       }));
@@ -65,11 +85,7 @@ void RecycledMemory::allocate(mx::array& output, const OutputMemory& memory) {
 
 size_t RecycledMemory::nbytes() const {
   std::lock_guard lock(buffers_->mutex);
-  size_t sum = 0;
-  for (const auto& [bytes, free] : buffers_->free) {
-    sum += bytes * free.size();
-  }
-  return sum;
+  return buffers_->bytes;
 }
 
 }  // namespace mlxx::kernels

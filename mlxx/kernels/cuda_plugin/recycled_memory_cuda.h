@@ -12,10 +12,15 @@ namespace mlxx::kernels {
 // buffer serve again as soon as nobody holds its array.
 class RecycledMemory : public std::enable_shared_from_this<RecycledMemory> {
  public:
-  // Larger ones are made each time.
-  static constexpr size_t kMostBytes = size_t{8} << 20;
-
-  static std::shared_ptr<RecycledMemory> make();
+  struct Limits {
+    size_t bytes = size_t{8} << 20;  // of one; larger ones are made each time
+    size_t count = 2;                // of a size that nobody holds
+    size_t all = size_t{64} << 20;   // bytes that nobody holds
+  };
+  static std::shared_ptr<RecycledMemory> make(const Limits& limits);
+  // That of what is brought into MLX's form for the moment, of all matrices
+  // together; alive as long as one of them is.
+  static std::shared_ptr<RecycledMemory> of_matrices();
   ~RecycledMemory();
   RecycledMemory(const RecycledMemory&) = delete;
   RecycledMemory& operator=(const RecycledMemory&) = delete;
@@ -27,7 +32,7 @@ class RecycledMemory : public std::enable_shared_from_this<RecycledMemory> {
 
  private:
   struct Buffers;
-  RecycledMemory();
+  explicit RecycledMemory(const Limits& limits);
   std::unique_ptr<Buffers> buffers_;
 };
 

@@ -96,7 +96,7 @@ class DecoderSteps {
   std::vector<mx::array> held_;
   bool deterministic_;
   KvBlocks padding_;  // one block
-  std::shared_ptr<RecycledMemory> output_memory_ = RecycledMemory::make();
+  std::shared_ptr<RecycledMemory> output_memory_ = RecycledMemory::make({});
   int max_rows_ = 0;
   int stride_ = 0;                      // blocks per row of the table
   std::optional<mx::array> workspace_;  // bytes

@@ -35,7 +35,7 @@ class CudaChoice : public mx::Primitive {
       }
     }
     static const std::shared_ptr<RecycledMemory> workspaces =
-        RecycledMemory::make();
+        RecycledMemory::make({});
     workspaces->allocate(outputs[3], memory_);
     cuda::Stream queue = committed_stream(stream());
     const int vocabulary = inputs[0].shape(1);
