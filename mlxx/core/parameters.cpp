@@ -10,7 +10,11 @@ void Parameter::set(
   packed_.reset();
 }
 
+// No packed form on this device: the arrays stay.
 void Parameter::set_packed(std::shared_ptr<const PackedWeights> packed) {
+  if (!packed) {
+    return;
+  }
   packed_ = std::move(packed);
   arrays_.reset();
 }

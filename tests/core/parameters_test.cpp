@@ -38,6 +38,8 @@ TEST(Parameter, CountsLogicalNumbersAndResidentBytes) {
 TEST(Parameter, PackedFormReplacesMlxs) {
   Parameter parameter({1}, Parameter::Kind::tensor);
   parameter.set({mx::zeros({1}), std::nullopt, std::nullopt});
+  parameter.set_packed(nullptr);  // a device without such a form
+  EXPECT_EQ(parameter.nbytes(), 4u);
   parameter.set_packed(std::make_shared<FakePacked>());
   EXPECT_TRUE(parameter.is_set());
   EXPECT_EQ(parameter.nbytes(), 7u);
