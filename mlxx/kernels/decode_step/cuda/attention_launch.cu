@@ -39,17 +39,45 @@ __global__ void join_groups(const __grid_constant__ Attention p) {
 
 namespace {
 
-template <int D>
-Status launch_sized(const Attention& p, int rows, Stream stream, bool hopper) {
-  constexpr int kWarps = 4;
-  int per_kv = p.heads / p.kv_heads;
-  int head_tiles = (per_kv + kHeadTile - 1) / kHeadTile;
-  dim3 grid(p.splits * p.groups, p.kv_heads * head_tiles, rows);
+// Sums do not depend on how far ahead a warp's ring is filled.
+template <int D, int DEPTH>
+Status launch_deep(const Attention& p, dim3 grid, Stream stream, bool hopper) {
   return launch(
-      decode_attention<D, kWarps>,
-      {grid, kWarps * 32, 0, p.splits, hopper},
+      decode_attention<D, attention_warps(D), DEPTH>,
+      {grid,
+       attention_warps(D) * 32,
+       attention_shared<D, DEPTH>(),
+       p.splits,
+       hopper},
       stream,
       p);
+}
+
+template <int D>
+Status launch_sized(Attention p, int rows, Stream stream, bool hopper) {
+  int per_kv = p.heads / p.kv_heads;
+  int head_tiles = (per_kv + kHeadTile - 1) / kHeadTile;
+  // A share of a head's numbers is a multiple of 4.
+  while (D / 4 % p.splits != 0) {
+    p.splits /= 2;
+  }
+  dim3 grid(p.splits * p.groups, p.kv_heads * head_tiles, rows);
+  int device = 0;
+  int shared = 0;
+  Status status = cudaGetDevice(&device);
+  if (status == cudaSuccess) {
+    status = cudaDeviceGetAttribute(
+        &shared,
+        cudaDevAttrMaxSharedMemoryPerBlockOptin,
+        device);
+  }
+  if (status != cudaSuccess) {
+    return status;
+  }
+  constexpr int kFixed = 24 * 1024;  // more than the kernel has of a fixed size
+  return static_cast<int>(attention_shared<D, 2>()) + kFixed <= shared
+      ? launch_deep<D, 2>(p, grid, stream, hopper)
+      : launch_deep<D, 1>(p, grid, stream, hopper);
 }
 
 }  // namespace

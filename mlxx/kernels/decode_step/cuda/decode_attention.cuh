@@ -1,17 +1,17 @@
 #pragma once
 
 // One new token of each row sees the keys and values of its row. Tensor cores
-// take 16 tokens by 8 query heads of one key head at a time, straight from the
-// blocks into registers. The blocks of a cluster share the tokens, in units of
-// 16 dealt out in turn, and add up in each other's memory; groups of
+// take 16 tokens by 8 query heads of one key head at a time; each warp keeps a
+// ring of such units on their way into shared memory, the first ones before it
+// waits for the previous kernel. The blocks of a cluster share the tokens, in
+// units of 16 dealt out in turn, and add up in each other's memory; groups of
 // kGroupTokens tokens are added up by a kernel of their own. What a row's sums
 // are made of depends on its length alone.
 // Online softmax: Milakov and Gimelshein, 2018; splits: Dao et al.,
 // Flash-Decoding, 2023.
 
-#include <cooperative_groups.h>
-
 #include "mlxx/kernels/decode_step/cuda/placed_heads.cuh"
+#include "mlxx/kernels/decode_step/cuda/warpgroup_math.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -22,74 +22,104 @@ __device__ __forceinline__ unsigned transpose(unsigned v) {
                : "r"(v));
   return r;
 }
-__device__ __forceinline__ unsigned word(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+__device__ __forceinline__ void load_matrices(unsigned* to, unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed(
+    unsigned* to,
+    unsigned address) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+      : "r"(address)
+      : "memory");
+}
+// 16 bytes, or zeros.
+__device__ __forceinline__ void
+copy_16_if(unsigned to, const void* from, bool on) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0],[%1],16,%2;" ::"r"(to),
+      "l"(from),
+      "r"(on ? 16 : 0));
 }
 
-// 16 tokens' keys and values as a lane (g, t) has them: keys of tokens g and
-// g + 8, numbers 8t..8t + 7 of each 32; values of tokens 2t, 2t + 1, 2t + 8,
-// 2t + 9, numbers 8g..8g + 7 of each 64. What is left of D is 16 or 32 numbers.
-template <int D>
-struct KvUnit {
-  static constexpr int kKeys = D / 32;
-  static constexpr int kKeyRest = D % 32;  // 0 or 16
-  static constexpr int kValues = D / 64;
-  static constexpr int kValueRest = D % 64;  // 0, 16 or 32
-  uint4 keys[2][kKeys];
-  uint2 key_rest[2];
-  uint4 values[4][kValues];
-  uint2 value_rest[4];
+// A warp's ring: DEPTH units of 16 keys and 16 values, rows padded so that
+// eight of them lie in different banks.
+template <int D, int DEPTH>
+struct KvRing {
+  static constexpr int kRow = 2 * D + 16;    // bytes
+  static constexpr int kValues = 16 * kRow;  // where they are in a unit
+  static constexpr int kUnit = 2 * kValues;
+  static constexpr int kBytes = DEPTH * kUnit;  // of a warp
+  static constexpr int kChunks = D / 8;         // of 16 bytes of a row
+  static constexpr int kSumsRow = D + 4;        // floats, of a head
+  static_assert(kBytes >= kHeadTile * kSumsRow * 4, "sums take its place");
 
-  __device__ __forceinline__ void load_key(int i, const bf16* p, int t) {
+  // All of a warp: tokens from `first` on, of them those below `end` but
+  // `length`. from: where the first one's keys are.
+  static __device__ __forceinline__ void start(
+      unsigned to,
+      const bf16* from,
+      size_t values_at,
+      int first,
+      int end,
+      int length) {
+    const int lane = threadIdx.x & 31;
+    const bool whole = first + 16 <= min(end, length);
+    from += lane * 8;
+    const bf16* values = from + values_at;
+    if constexpr (32 % kChunks == 0) {
+      const unsigned at = to + lane / kChunks * kRow + lane % kChunks * 16;
+      if (whole) {
 #pragma unroll
-    for (int k = 0; k < kKeys; k++) {
-      keys[i][k] = *reinterpret_cast<const uint4*>(p + 32 * k + 8 * t);
+        for (int i = 0; i < kChunks / 2; i++) {
+          const int row = i * (32 / kChunks);
+          copy_16(at + row * kRow, from + 256 * i);
+          copy_16(at + row * kRow + kValues, values + 256 * i);
+        }
+        return;
+      }
     }
-    if constexpr (kKeyRest != 0) {
-      key_rest[i] = *reinterpret_cast<const uint2*>(p + 32 * kKeys + 4 * t);
+#pragma unroll 1
+    for (int i = 0; i < kChunks / 2; i++) {
+      const int row = (lane + 32 * i) / kChunks;
+      const int column = (lane + 32 * i) % kChunks;
+      const bool on = first + row < end && first + row != length;
+      const unsigned at = to + row * kRow + column * 16;
+      copy_16_if(at, from + 256 * i, on);
+      copy_16_if(at + kValues, values + 256 * i, on);
     }
-  }
-  __device__ __forceinline__ void load_value(int i, const bf16* p, int g) {
-#pragma unroll
-    for (int k = 0; k < kValues; k++) {
-      values[i][k] = *reinterpret_cast<const uint4*>(p + 64 * k + 8 * g);
-    }
-    if constexpr (kValueRest == 32) {
-      value_rest[i] = *reinterpret_cast<const uint2*>(p + 64 * kValues + 4 * g);
-    } else if constexpr (kValueRest == 16) {
-      value_rest[i].x =
-          *reinterpret_cast<const unsigned*>(p + 64 * kValues + 2 * g);
-    }
-  }
-  __device__ __forceinline__ void clear_key(int i) {
-#pragma unroll
-    for (int k = 0; k < kKeys; k++) {
-      keys[i][k] = make_uint4(0, 0, 0, 0);
-    }
-    key_rest[i] = make_uint2(0, 0);
-  }
-  __device__ __forceinline__ void clear_value(int i) {
-#pragma unroll
-    for (int k = 0; k < kValues; k++) {
-      values[i][k] = make_uint4(0, 0, 0, 0);
-    }
-    value_rest[i] = make_uint2(0, 0);
   }
 };
 
-template <int D, int WARPS>
+constexpr int attention_warps(int head_size) {
+  return head_size <= 128 ? 8 : 4;
+}
+template <int D, int DEPTH>
+constexpr size_t attention_shared() {
+  return size_t{attention_warps(D)} * KvRing<D, DEPTH>::kBytes;
+}
+
+// exp2(most - now), also where nothing was seen.
+__device__ __forceinline__ float shrink_to(float most, float now) {
+  return most == -INFINITY ? 0.f : exp2f(most - now);
+}
+
+template <int D, int WARPS, int DEPTH>
 __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     decode_attention(const __grid_constant__ Attention p) {
-  namespace cg = cooperative_groups;
-  using Unit = KvUnit<D>;
-  constexpr int kTiles = D / 16;  // of 16 numbers of a value
-  constexpr int kPad = 8;
-  __shared__ __align__(16) bf16 queries[kHeadTile][D + kPad];
+  using Ring = KvRing<D, DEPTH>;
+  constexpr int kTiles = D / 16;  // of 16 numbers
+  extern __shared__ __align__(128) char rings[];
+  // One row more is read by matrices than there is, if D is 80.
+  __shared__ __align__(16) bf16 queries[kHeadTile + 1][D + 8];
   __shared__ __align__(16) bf16 newest_key[D];
-  // Before the sums, room for a head that is being placed.
-  __shared__ float warp_sums[WARPS][kHeadTile][D];
   __shared__ float2 warp_states[WARPS][kHeadTile];
-  __shared__ float received[kHeadTile * D];
+  // Of a share of every head's numbers, from each split.
+  __shared__ __align__(16) float received[kHeadTile * D];
   __shared__ float2 received_states[kMostSplits][kHeadTile];
 
   const int lane = threadIdx.x & 31;
@@ -121,12 +151,6 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     }
     return;
   }
-#if __CUDA_ARCH__ >= 900
-  cg::cluster_group cluster = cg::this_cluster();
-  if (splits > 1) {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
-  }
-#endif
   void* const* blocks = p.blocks + static_cast<size_t>(row) * p.blocks_stride;
   const size_t values_at = static_cast<size_t>(p.kv_heads) * kKvBlockLength * D;
   auto keys_of = [&](int token) {
@@ -136,38 +160,35 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
   };
   const int first_unit = begin / kUnit;
   const int last_unit = (end - 1) / kUnit;
-  Unit unit;
-  auto load_keys = [&](int u) {
-    const bf16* keys = keys_of(u * kUnit);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      int at = g + 8 * i;
-      int token = u * kUnit + at;
-      if (token < end && token != length) {
-        unit.load_key(i, keys + at * D, t);
-      } else {
-        unit.clear_key(i);
-      }
-    }
-  };
-  auto load_values = [&](int u) {
-    const bf16* values = keys_of(u * kUnit) + values_at;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      int at = 2 * t + (i & 1) + (i >> 1) * 8;
-      int token = u * kUnit + at;
-      if (token < end && token != length) {
-        unit.load_value(i, values + at * D, g);
-      } else {
-        unit.clear_value(i);
-      }
-    }
-  };
+  char* const ring = rings + warp * Ring::kBytes;
+  const unsigned ring_at = shared_address(ring);
   const int stride = splits * WARPS;
   int u = first_unit + split * WARPS + warp;
-  if (u <= last_unit) {
-    load_keys(u);
-    load_values(u);
+  int ahead = u;  // the next one to be copied
+  auto fetch = [&](int slot) {
+    if (ahead <= last_unit) {
+      Ring::start(
+          ring_at + slot,
+          keys_of(ahead * kUnit),
+          values_at,
+          ahead * kUnit,
+          end,
+          length);
+    }
+    end_copies();
+    ahead += stride;
+  };
+#pragma unroll
+  for (int i = 0; i < DEPTH; i++) {
+    fetch(i * Ring::kUnit);
+  }
+  const int share = D / splits;
+  if (splits > 1) {
+    cluster_arrive_empty();
+  }
+  for (int i = threadIdx.x + count * (D / 8 + 1); i < kHeadTile * (D / 8 + 1);
+       i += WARPS * 32) {
+    reinterpret_cast<uint4*>(queries)[i] = make_uint4(0, 0, 0, 0);
   }
   let_next_start();
   wait_for_previous();
@@ -185,160 +206,137 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
   }
   // Job h is head h of the tile; the last one is the new key.
   constexpr int kJobs = (kHeadTile + WARPS) / WARPS;
-  HeadTurns<D> turns;
-  turns.load(p, row);
+  HeadPairs<D> pairs;
+  pairs.load(p, row);
   PlacedHead<D> placed[kJobs];
 #pragma unroll
   for (int i = 0; i < kJobs; i++) {
     int h = warp + i * WARPS;
     if (h < count) {
-      placed[i].load(in + static_cast<size_t>(head + h) * D);
-    } else if (h == kHeadTile && has_newest) {
-      placed[i].load(in + static_cast<size_t>(p.heads + kv) * D);
+      placed[i].load(in + static_cast<size_t>(head + h) * D, pairs);
+    } else if (h == count && has_newest) {
+      placed[i].load(in + static_cast<size_t>(p.heads + kv) * D, pairs);
     }
   }
 #pragma unroll
   for (int i = 0; i < kJobs; i++) {
     int h = warp + i * WARPS;
-    float* scratch = warp_sums[warp][0];
     if (h < count) {
-      placed[i]
-          .place(p, turns, p.q_norm, head + h, factor, scratch, queries[h]);
-    } else if (h < kHeadTile) {
-      for (int d = lane; d < D; d += 32) {
-        queries[h][d] = __float2bfloat16(0.f);
-      }
-    } else if (h == kHeadTile && has_newest) {
-      placed[i].place(p, turns, p.k_norm, kv, 1.f, scratch, newest_key);
+      placed[i].place(pairs, p.q_norm, head + h, factor, queries[h]);
+    } else if (h == count && has_newest) {
+      placed[i].place(pairs, p.k_norm, kv, 1.f, newest_key);
     }
   }
   __syncthreads();
-  if (has_newest && head_tile == 0) {
-    bf16* keys = keys_of(length);
-    for (int d = threadIdx.x; d < D; d += WARPS * 32) {
-      keys[d] = newest_key[d];
-      keys[values_at + d] = newest_value[d];
-    }
+  if (has_newest && head_tile == 0 && threadIdx.x < D / 4) {
+    // Of D / 8 threads the key, of as many the value.
+    const int i = threadIdx.x % (D / 8);
+    const bool value = threadIdx.x >= D / 8;
+    reinterpret_cast<uint4*>(keys_of(length) + (value ? values_at : 0))[i] =
+        reinterpret_cast<const uint4*>(value ? newest_value : newest_key)[i];
   }
 
-  uint4 q[Unit::kKeys];
-  uint2 q_rest = make_uint2(0, 0);
+  // Numbers 16 k + 2 t + {0, 1} and 8 further of head g.
+  unsigned q[(kTiles + 1) / 2][4];
+  const unsigned queries_at =
+      shared_address(queries) + ((lane & 7) * (D + 8) + (lane >> 3) * 8) * 2;
 #pragma unroll
-  for (int k = 0; k < Unit::kKeys; k++) {
-    q[k] = *reinterpret_cast<const uint4*>(&queries[g][32 * k + 8 * t]);
-  }
-  if constexpr (Unit::kKeyRest != 0) {
-    q_rest =
-        *reinterpret_cast<const uint2*>(&queries[g][32 * Unit::kKeys + 4 * t]);
+  for (int k = 0; k < (kTiles + 1) / 2; k++) {
+    load_matrices(q[k], queries_at + k * 64);
   }
   float out[kTiles][4] = {};
   float most[2] = {-INFINITY, -INFINITY};  // of heads 2t, 2t + 1
   float total[2] = {0, 0};                 // of this lane's tokens
+  // Keys: rows of tokens; values: transposed.
+  const int key_at = (lane & 15) * Ring::kRow + (lane >> 4) * 16;
+  const int value_at = Ring::kValues +
+      ((lane & 7) + (lane >> 4) * 8) * Ring::kRow + (lane >> 3 & 1) * 16;
+  const float to_log2 = p.softcap > 0 ? 1.f : p.scale * kLog2E;
+  int slot = 0;
+#pragma unroll 1
   for (; u <= last_unit; u += stride) {
+    wait_for_copies<DEPTH - 1>();
+    __syncwarp();
     if (u == length / kUnit) {
-      int at = length % kUnit;
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        if (g + 8 * i == at) {
-          unit.load_key(i, newest_key, t);
-        }
+      char* newest = ring + slot + length % kUnit * Ring::kRow;
+      for (int i = lane; i < Ring::kChunks; i += 32) {
+        reinterpret_cast<uint4*>(newest)[i] =
+            reinterpret_cast<const uint4*>(newest_key)[i];
+        reinterpret_cast<uint4*>(newest + Ring::kValues)[i] =
+            reinterpret_cast<const uint4*>(newest_value)[i];
       }
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        if (2 * t + (i & 1) + (i >> 1) * 8 == at) {
-          unit.load_value(i, newest_value, g);
-        }
-      }
+      __syncwarp();
     }
     float c[2][4] = {};
 #pragma unroll
-    for (int k = 0; k < Unit::kKeys; k++) {
-      const uint4& a = unit.keys[0][k];
-      const uint4& b = unit.keys[1][k];
-      const unsigned low[4] = {a.x, b.x, a.y, b.y};
-      const unsigned high[4] = {a.z, b.z, a.w, b.w};
-      mma(c[0], low, q[k].x, q[k].y);
-      mma(c[1], high, q[k].z, q[k].w);
-    }
-    if constexpr (Unit::kKeyRest != 0) {
-      const uint2& a = unit.key_rest[0];
-      const uint2& b = unit.key_rest[1];
-      const unsigned rest[4] = {a.x, b.x, a.y, b.y};
-      mma(c[0], rest, q_rest.x, q_rest.y);
-    }
-    const bool more = u + stride <= last_unit;
-    if (more) {
-      load_keys(u + stride);
+    for (int k = 0; k < kTiles; k++) {
+      unsigned a[4];
+      load_matrices(a, ring_at + slot + key_at + 32 * k);
+      mma(c[k & 1], a, q[k / 2][k % 2 * 2], q[k / 2][k % 2 * 2 + 1]);
     }
     // s[i]: token g + 8 (i / 2), head 2t + i % 2
     float s[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      int token = u * kUnit + g + (i >> 1) * 8;
-      s[i] = (c[0][i] + c[1][i]) * p.scale;
-      if (p.softcap > 0) {
-        s[i] = p.softcap * tanhf(s[i] / p.softcap);
-      }
-      s[i] = token >= begin && token < end ? s[i] * kLog2E : -INFINITY;
+      s[i] = (c[0][i] + c[1][i]) * to_log2;
     }
+    if (p.softcap > 0) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        s[i] = p.softcap * tanhf(s[i] * p.scale / p.softcap) * kLog2E;
+      }
+    }
+    if (u * kUnit < begin || u * kUnit + kUnit > end) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        int token = u * kUnit + g + (i >> 1) * 8;
+        s[i] = token >= begin && token < end ? s[i] : -INFINITY;
+      }
+    }
+    float now[2];
+    float shrink[2];
     float weight[4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      float now = fmaxf(s[h], s[h + 2]);
-      now = fmaxf(now, __shfl_xor_sync(~0u, now, 4));
-      now = fmaxf(now, __shfl_xor_sync(~0u, now, 8));
-      now = fmaxf(now, __shfl_xor_sync(~0u, now, 16));
-      now = fmaxf(now, most[h]);
+      now[h] = fmaxf(s[h], s[h + 2]);
+      now[h] = fmaxf(now[h], __shfl_xor_sync(~0u, now[h], 4));
+      now[h] = fmaxf(now[h], __shfl_xor_sync(~0u, now[h], 8));
+      now[h] = fmaxf(now[h], __shfl_xor_sync(~0u, now[h], 16));
+      now[h] = fmaxf(now[h], most[h]);
       // A unit always has a token that is seen.
-      float shrink = exp2f(most[h] - now);
-      most[h] = now;
-      weight[h] = exp2f(s[h] - now);
-      weight[h + 2] = exp2f(s[h + 2] - now);
-      total[h] = total[h] * shrink + (weight[h] + weight[h + 2]);
+      shrink[h] = exp2f(most[h] - now[h]);
+      weight[h] = exp2f(s[h] - now[h]);
+      weight[h + 2] = exp2f(s[h + 2] - now[h]);
+      total[h] = total[h] * shrink[h] + (weight[h] + weight[h + 2]);
+    }
+    if (__any_sync(~0u, now[0] != most[0] || now[1] != most[1])) {
 #pragma unroll
       for (int i = 0; i < kTiles; i++) {
-        out[i][h] *= shrink;
-        out[i][h + 2] *= shrink;
+#pragma unroll
+        for (int h = 0; h < 4; h++) {
+          out[i][h] *= shrink[h & 1];
+        }
       }
     }
+    most[0] = now[0];
+    most[1] = now[1];
     const unsigned b0 = transpose(pack_pair(weight[0], weight[1]));
     const unsigned b1 = transpose(pack_pair(weight[2], weight[3]));
 #pragma unroll
-    for (int k = 0; k < Unit::kValues; k++) {
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        unsigned v[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          v[i] = word(unit.values[i][k], j);
-        }
-        const unsigned a[4] = {
-            __byte_perm(v[0], v[1], 0x5410),
-            __byte_perm(v[0], v[1], 0x7632),
-            __byte_perm(v[2], v[3], 0x5410),
-            __byte_perm(v[2], v[3], 0x7632)};
-        mma(out[4 * k + j], a, b0, b1);
-      }
+    for (int i = 0; i < kTiles; i++) {
+      unsigned a[4];
+      load_transposed(a, ring_at + slot + value_at + 32 * i);
+      mma(out[i], a, b0, b1);
     }
-#pragma unroll
-    for (int j = 0; j < Unit::kValueRest / 16; j++) {
-      unsigned v[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        v[i] = j ? unit.value_rest[i].y : unit.value_rest[i].x;
-      }
-      const unsigned a[4] = {
-          __byte_perm(v[0], v[1], 0x5410),
-          __byte_perm(v[0], v[1], 0x7632),
-          __byte_perm(v[2], v[3], 0x5410),
-          __byte_perm(v[2], v[3], 0x7632)};
-      mma(out[4 * Unit::kValues + j], a, b0, b1);
-    }
-    if (more) {
-      load_values(u + stride);
-    }
+    __syncwarp();
+    fetch(slot);
+    slot = slot == (DEPTH - 1) * Ring::kUnit ? 0 : slot + Ring::kUnit;
   }
+  wait_for_copies<0>();
+  __syncwarp();
 
+  // Where the warp's ring was: sums[head][number].
+  float* sums = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     float v = total[h];
@@ -348,125 +346,112 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     if (g == 0) {
       warp_states[warp][2 * t + h] = make_float2(most[h], v);
     }
+    if (2 * t + h < count) {
 #pragma unroll
-    for (int i = 0; i < kTiles; i++) {
-      int d = i < 4 * Unit::kValues ? i / 4 * 64 + 8 * g + 2 * (i % 4)
-                                    : 64 * Unit::kValues +
-              Unit::kValueRest / 8 * g + 2 * (i - 4 * Unit::kValues);
-      *reinterpret_cast<float2*>(&warp_sums[warp][2 * t + h][d]) =
-          make_float2(out[i][h], out[i][h + 2]);
+      for (int i = 0; i < kTiles; i++) {
+        sums[(2 * t + h) * Ring::kSumsRow + 16 * i + g] = out[i][h];
+        sums[(2 * t + h) * Ring::kSumsRow + 16 * i + g + 8] = out[i][h + 2];
+      }
     }
   }
   __syncthreads();
-  // Each block of the cluster ends a share of every head's numbers; a warp
-  // joins whole heads.
-  const int share = D / splits;
-  auto shrink_to = [](float most, float now) {
-    return most == -INFINITY ? 0.f : exp2f(most - now);
+
+  // Four numbers from `d` of a head and its state: at their place.
+  auto give = [&](int h, int d, float4 sum, float now, float weights) {
+    const size_t at =
+        (static_cast<size_t>(row) * p.heads + head + h) * p.groups + group;
+    if (p.groups == 1) {
+      const float r = 1 / weights;
+      bf16* to = p.out.data;
+      const int column = (head + h) * D + d;
+      *reinterpret_cast<unsigned*>(to + p.out.at(row, column)) =
+          pack_pair(sum.x * r, sum.y * r);
+      *reinterpret_cast<unsigned*>(to + p.out.at(row, column + 2)) =
+          pack_pair(sum.z * r, sum.w * r);
+    } else {
+      *reinterpret_cast<float4*>(p.group_sums + at * D + d) = sum;
+      if (d == 0) {
+        p.group_states[at] = make_float2(now, weights);
+      }
+    }
   };
-#if __CUDA_ARCH__ >= 900
+  auto sink_of = [&](int h) {
+    return p.groups == 1 && p.sinks ? p.sinks[head + h] * kLog2E : -INFINITY;
+  };
   if (splits > 1) {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    cluster_wait();
   }
-#endif
+  // A warp joins whole heads; each block of the cluster ends a share of every
+  // head's numbers.
   for (int h = warp; h < count; h += WARPS) {
-    float now = -INFINITY;
+    float now = splits == 1 ? sink_of(h) : -INFINITY;
+    const float sink = now;
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
       now = fmaxf(now, warp_states[i][h].x);
     }
     float shrink[WARPS];
-    float weights = 0;
+    float weights = shrink_to(sink, now);
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
       shrink[i] = shrink_to(warp_states[i][h].x, now);
       weights += warp_states[i][h].y * shrink[i];
     }
-#pragma unroll
-    for (int d = lane; d < D; d += 32) {
-      float sum = 0;
+    for (int d = lane * 4; d < D; d += 128) {
+      float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
       for (int i = 0; i < WARPS; i++) {
-        sum += warp_sums[i][h][d] * shrink[i];
+        // A warp without a unit has sums of zero.
+        const float4 v = *reinterpret_cast<const float4*>(
+            rings + i * Ring::kBytes + (h * Ring::kSumsRow + d) * 4);
+        sum.x += v.x * shrink[i];
+        sum.y += v.y * shrink[i];
+        sum.z += v.z * shrink[i];
+        sum.w += v.w * shrink[i];
       }
-      // received[split][head][share]
-      int owner = d * splits / D;
-      int at = (split * kHeadTile + h) * share + d - owner * share;
-#if __CUDA_ARCH__ >= 900
       if (splits > 1) {
-        cluster.map_shared_rank(received, owner)[at] = sum;
+        // received[split][head][share]
+        const int owner = d / share;
+        const int at = (split * count + h) * share + d - owner * share;
+        send(of_rank(shared_address(received + at), owner), sum);
         continue;
       }
-#endif
-      received[at] = sum;
+      give(h, d, sum, now, weights);
     }
-    if (lane < splits) {
-      float2* to = &received_states[split][h];
-#if __CUDA_ARCH__ >= 900
-      if (splits > 1) {
-        to = cluster.map_shared_rank(to, lane);
-      }
-#endif
-      *to = make_float2(now, weights);
+    if (splits > 1 && lane < splits) {
+      send(
+          of_rank(shared_address(&received_states[split][h]), lane),
+          make_float2(now, weights));
     }
   }
-#if __CUDA_ARCH__ >= 900
-  if (splits > 1) {
-    cluster.sync();
-  } else {
-    __syncthreads();
+  if (splits == 1) {
+    return;
   }
-#else
-  __syncthreads();
-#endif
-  for (int h = warp; h < count; h += WARPS) {
-    float now = -INFINITY;
+  cluster_arrive();
+  cluster_wait();
+  for (int e = threadIdx.x; e < count * share / 4; e += WARPS * 32) {
+    const int h = e / (share / 4);
+    const int at = e % (share / 4) * 4;
+    const float sink = sink_of(h);
+    float now = sink;
     for (int s = 0; s < splits; s++) {
       now = fmaxf(now, received_states[s][h].x);
     }
-    float sink = -INFINITY;
-    if (p.groups == 1 && p.sinks) {
-      sink = p.sinks[head + h] * kLog2E;
-      now = fmaxf(now, sink);
+    float weights = shrink_to(sink, now);
+    float4 sum = make_float4(0, 0, 0, 0);
+    for (int s = 0; s < splits; s++) {
+      const float2 state = received_states[s][h];
+      const float shrink = shrink_to(state.x, now);
+      weights += state.y * shrink;
+      const float4 v = *reinterpret_cast<const float4*>(
+          received + (s * count + h) * share + at);
+      sum.x += v.x * shrink;
+      sum.y += v.y * shrink;
+      sum.z += v.z * shrink;
+      sum.w += v.w * shrink;
     }
-    float shrink[kMostSplits];
-    float weights = 0;
-#pragma unroll
-    for (int s = 0; s < kMostSplits; s++) {
-      shrink[s] = 0;
-      if (s < splits) {
-        shrink[s] = shrink_to(received_states[s][h].x, now);
-        weights += received_states[s][h].y * shrink[s];
-      }
-    }
-    if (p.groups == 1) {
-      weights += shrink_to(sink, now);
-    }
-    const size_t at =
-        (static_cast<size_t>(row) * p.heads + head + h) * p.groups + group;
-    for (int i = lane; i < share; i += 32) {
-      float sum = 0;
-#pragma unroll
-      for (int s = 0; s < kMostSplits; s++) {
-        if (s < splits) {
-          sum += received[(s * kHeadTile + h) * share + i] * shrink[s];
-        }
-      }
-      const int d = split * share + i;
-      if (p.groups == 1) {
-        p.out.data[p.out.at(row, (head + h) * D + d)] =
-            __float2bfloat16(sum / weights);
-      } else {
-        p.group_sums[at * D + d] = sum;
-      }
-    }
-    if (p.groups > 1 && split == 0 && lane == 0) {
-      p.group_states[at] = make_float2(now, weights);
-    }
+    give(h, split * share + at, sum, now, weights);
   }
 }
-
-// Adds the groups up. grid (heads, rows), D threads.
-__global__ void join_groups(const __grid_constant__ Attention p);
 
 }  // namespace mlxx::kernels::cuda

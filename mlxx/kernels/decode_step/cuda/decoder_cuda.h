@@ -2,7 +2,7 @@
 
 // One step of a dense decoder on an NVIDIA device: one new token for each of 1
 // to 64 sequences. Five launches a layer: queries, keys and values; attention;
-// its output; gate and up; down. One more past 4,095 tokens, two more with
+// its output; gate and up; down. One more past 2,047 tokens, two more with
 // norms after the blocks, two more where queries, keys and values are apart.
 // Plain pointers into device memory, no MLX; the step can be captured into a
 // graph, since nothing that changes from step to step is read on the host. Sums

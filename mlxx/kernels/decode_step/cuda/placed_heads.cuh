@@ -8,7 +8,7 @@
 
 namespace mlxx::kernels::cuda {
 
-inline constexpr int kGroupTokens = 4096;
+inline constexpr int kGroupTokens = 2048;
 inline constexpr int kUnit = 16;       // tokens
 inline constexpr int kHeadTile = 8;    // query heads of a block
 inline constexpr int kMostSplits = 8;  // blocks of a cluster
@@ -41,85 +41,80 @@ struct Attention {
   float2* group_states = nullptr;  // [rows, heads, groups]: maximum, sum
 };
 
-// A head of queries or the new key, normed and rotated, as a warp's work in two
-// parts, so that several heads' loads are under way at once.
+// A head of queries or the new key, normed and rotated: a warp's work, whose
+// lanes have pairs of numbers that are turned together. In two parts, so that
+// several heads' loads are under way at once.
 template <int D>
-struct HeadTurns {
-  static constexpr int kOwn = (D + 31) / 32;  // numbers of a lane
+struct HeadPairs {
+  static constexpr int kOwn = (D / 2 + 31) / 32;  // pairs of a lane
   float2 turn[kOwn];
+  int first[kOwn];  // of D numbers
+  int second[kOwn];
 
-  static __device__ __forceinline__ int pair_of(const Attention& p, int d) {
-    const int half = p.rotated / 2;
-    return p.pairs ? d >> 1 : d < half ? d : d - half;
-  }
   __device__ __forceinline__ void load(const Attention& p, int row) {
     const float2* turns = p.turns + static_cast<size_t>(row) * p.turns_stride;
+    const int half = p.rotated / 2;
 #pragma unroll
     for (int i = 0; i < kOwn; i++) {
-      int d = (threadIdx.x & 31) + 32 * i;
-      turn[i] = d < p.rotated ? turns[pair_of(p, d)] : make_float2(1, 0);
+      const int j = (threadIdx.x & 31) + 32 * i;
+      const bool apart = j < half && !p.pairs;
+      first[i] = apart ? j : 2 * j;
+      second[i] = apart ? j + half : 2 * j + 1;
+      turn[i] = j < half ? turns[j] : make_float2(1, 0);
     }
+  }
+  static __device__ __forceinline__ bool is_on(int i) {
+    return D % 64 == 0 || (threadIdx.x & 31) + 32 * i < D / 2;
   }
 };
 
 template <int D>
 struct PlacedHead {
-  static constexpr int kOwn = (D + 31) / 32;
-  float x[kOwn];
+  static constexpr int kOwn = HeadPairs<D>::kOwn;
+  float a[kOwn];
+  float b[kOwn];
 
-  __device__ __forceinline__ void load(const bf16* from) {
+  __device__ __forceinline__ void load(
+      const bf16* from,
+      const HeadPairs<D>& pairs) {
 #pragma unroll
     for (int i = 0; i < kOwn; i++) {
-      int d = (threadIdx.x & 31) + 32 * i;
-      x[i] = D % 32 == 0 || d < D ? __bfloat162float(from[d]) : 0.f;
+      const bool on = HeadPairs<D>::is_on(i);
+      a[i] = on ? __bfloat162float(from[pairs.first[i]]) : 0.f;
+      b[i] = on ? __bfloat162float(from[pairs.second[i]]) : 0.f;
     }
   }
-  // `scratch`: D floats of the warp.
   __device__ __forceinline__ void place(
-      const Attention& p,
-      const HeadTurns<D>& turns,
+      const HeadPairs<D>& pairs,
       const HeadNorm& norm,
       int head,
       float factor,
-      float* scratch,
       bf16* to) {
-    const int lane = threadIdx.x & 31;
     float scale = factor;
+    const float* weight = nullptr;
     if (norm.weight) {
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < kOwn; i++) {
-        sum += x[i] * x[i];
+        sum += a[i] * a[i] + b[i] * b[i];
       }
       scale *= rsqrtf(sum_of_warp(sum) / D + norm.eps);
+      weight = norm.weight + (norm.own ? head * D : 0);
     }
-    const float* weight =
-        norm.weight ? norm.weight + (norm.own ? head * D : 0) : nullptr;
 #pragma unroll
     for (int i = 0; i < kOwn; i++) {
-      int d = lane + 32 * i;
-      if (d < D) {
-        x[i] *= weight ? scale * weight[d] : scale;
-        scratch[d] = x[i];
-      }
-    }
-    __syncwarp();
-    const int half = p.rotated / 2;
-#pragma unroll
-    for (int i = 0; i < kOwn; i++) {
-      int d = lane + 32 * i;
-      if (d < D) {
-        float v = x[i];
-        if (d < p.rotated) {
-          bool second = p.pairs ? d & 1 : d >= half;
-          float other =
-              scratch[p.pairs ? d ^ 1 : (second ? d - half : d + half)];
-          v = v * turns.turn[i].x + (second ? other : -other) * turns.turn[i].y;
+      if (HeadPairs<D>::is_on(i)) {
+        float x = a[i] * scale;
+        float y = b[i] * scale;
+        if (weight) {
+          x *= weight[pairs.first[i]];
+          y *= weight[pairs.second[i]];
         }
-        to[d] = __float2bfloat16(v);
+        const float2 by = pairs.turn[i];
+        to[pairs.first[i]] = __float2bfloat16(x * by.x - y * by.y);
+        to[pairs.second[i]] = __float2bfloat16(y * by.x + x * by.y);
       }
     }
-    __syncwarp();
   }
 };
 

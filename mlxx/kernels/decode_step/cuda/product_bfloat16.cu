@@ -24,7 +24,7 @@ ProductShape product_shape(int strips, int tiles, bool hopper) {
                               : RowsShape::few_strips;
   int blocks = (strips + 7) / 8;
   while (hopper && shape.ranks < 8 && blocks * shape.ranks < 192 &&
-         tiles / (2 * shape.ranks) >= 8) {
+         tiles / (2 * shape.ranks) >= 16) {
     shape.ranks *= 2;
   }
   return shape;

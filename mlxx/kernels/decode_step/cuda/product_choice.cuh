@@ -5,7 +5,7 @@
 #include "mlxx/kernels/decode_step/cuda/kernel_launch.cuh"
 #include "mlxx/kernels/decode_step/cuda/product_launch.cuh"
 #include "mlxx/kernels/decode_step/cuda/rows_product.cuh"
-#include "mlxx/kernels/decode_step/cuda/wide_product.cuh"
+#include "mlxx/kernels/decode_step/cuda/warpgroup_product.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -22,11 +22,11 @@ Status launch_rows(const Product& p, bool hopper, Stream stream) {
 
 template <typename TILE, int CORES>
 Status launch_wide(const Product& p, int ranks, bool hopper, Stream stream) {
-  using Memory = WideMemory<TILE, CORES>;
-  int blocks = (p.strips + kWideStrips - 1) / kWideStrips;
+  using Memory = GroupMemory<TILE, CORES>;
+  int blocks = (p.strips + kGroupStrips - 1) / kGroupStrips;
   return launch(
-      wide_product<TILE, CORES>,
-      {dim3(blocks * ranks), 256, Memory::bytes(ranks), ranks, hopper},
+      group_product<TILE, CORES>,
+      {dim3(blocks * ranks), kGroupThreads, Memory::kBytes, ranks, hopper},
       stream,
       p,
       ranks);
