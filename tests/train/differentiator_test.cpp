@@ -226,7 +226,8 @@ TEST(Differentiator, EveryWayGivesThePlainGradientOfAllWeights) {
   }
 }
 
-// Other orders of sums are no worse ones: about as near to float64 as MLX's own.
+// Other orders of sums are no worse ones: about as near to float64 as MLX's
+// own.
 TEST(Differentiator, IsAsExactAsThePlainGradient) {
   auto make = [](bool fallback) {
     return make_model(tiny_config(), fallback, true);
