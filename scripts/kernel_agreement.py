@@ -37,7 +37,8 @@ def read_logits(path):
         bits = np.frombuffer(data[begin:end], np.uint16).astype(np.uint32) << 16
         numbers = bits.view(np.float32)
     else:
-        numbers = np.frombuffer(data[begin:end], {"F16": np.float16, "F32": np.float32}[entry["dtype"]])
+        dtype = {"F16": np.float16, "F32": np.float32}[entry["dtype"]]
+        numbers = np.frombuffer(data[begin:end], dtype)
     return numbers.reshape(-1, entry["shape"][-1]).astype(np.float64)
 
 
@@ -79,7 +80,8 @@ def compare(mlxx, model, limit):
     entropy = -(np.exp(p) * p).sum(-1).mean()
     good = all(0 <= part + 1e-9 < limit for part in parts)
     print(f"{Path(model).name:<16} {average.__name__} KL prompt {parts[0]:.1e}, "
-          f"steps {parts[1]:.1e}, largest {divergence.max():.1e}; same best token {same:.1%}; entropy {entropy:.2f}; "
+          f"steps {parts[1]:.1e}, largest {divergence.max():.1e}; "
+          f"same best token {same:.1%}; entropy {entropy:.2f}; "
           f"{seconds:.1f} s, fallback {plain_seconds:.1f} s{'' if good else '  TOO FAR'}",
           flush=True)
     return good
