@@ -1,7 +1,6 @@
 #include "mlxx/kernels/attention/fused_text_attention.h"
 
 #include "mlxx/core/device.h"
-#include "mlxx/kernels/attention/seen_tokens.h"
 
 namespace mlxx::kernels {
 namespace {
@@ -53,7 +52,7 @@ bool fused_text_attention_covers(
       (dtype == mx::float16 || dtype == mx::bfloat16) &&
       keys.dtype() == dtype && values.dtype() == dtype && size <= 128 &&
       size % 8 == 0 && values.shape(3) == size && options.softcap == 0 &&
-      !options.sinks &&
+      !options.sinks && options.segments.empty() &&
       (options.window == 0 || options.window >= queries.shape(2));
 }
 
@@ -62,39 +61,7 @@ mx::array fused_text_attention(
     const mx::array& keys,
     const mx::array& values,
     const TrainingAttention& options) {
-  if (options.segments.empty()) {
-    return attend(queries, keys, values, options.scale);
-  }
-  // Checks them.
-  seen_tokens(options.segments, options.window, queries.shape(2));
-  std::vector<mx::array> parts;
-  auto fill = [&](int count) {
-    if (count > 0) {
-      mx::Shape shape = queries.shape();
-      shape[2] = count;
-      parts.push_back(mx::zeros(shape, queries.dtype()));
-    }
-  };
-  int at = 0;
-  for (const auto& segment : options.segments) {
-    fill(segment.begin - at);
-    auto seen = [&](const mx::array& x) {
-      mx::array own = tokens(x, segment.begin, segment.end);
-      if (segment.parent < 0) {
-        return own;
-      }
-      const auto& parent = options.segments[segment.parent];
-      return mx::concatenate({tokens(x, parent.begin, parent.end), own}, 2);
-    };
-    parts.push_back(attend(
-        tokens(queries, segment.begin, segment.end),
-        seen(keys),
-        seen(values),
-        options.scale));
-    at = segment.end;
-  }
-  fill(queries.shape(2) - at);
-  return mx::concatenate(parts, 2);
+  return attend(queries, keys, values, options.scale);
 }
 
 }  // namespace mlxx::kernels

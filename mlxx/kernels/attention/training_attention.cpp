@@ -87,9 +87,8 @@ mx::array training_attention(
   if (is_plain(queries, options, selection)) {
     return plain_text_attention(queries, keys, values, options);
   }
-  // MLX's backward pass adds up in no fixed order, and takes each text of a
-  // packed row by itself.
-  if (!selection.deterministic && options.segments.empty() &&
+  // MLX's backward pass adds up in no fixed order.
+  if (!selection.deterministic &&
       fused_text_attention_covers(queries, keys, values, options)) {
     return fused_text_attention(queries, keys, values, options);
   }
