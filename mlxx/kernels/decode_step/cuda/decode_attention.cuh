@@ -361,13 +361,23 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
     const size_t at =
         (static_cast<size_t>(row) * p.heads + head + h) * p.groups + group;
     if (p.groups == 1) {
-      const float r = 1 / weights;
+      // As join_groups() does with one group, so that bits are the same.
+      if (p.sinks) {
+        const float sink = p.sinks[head + h] * kLog2E;
+        const float most = fmaxf(now, sink);
+        const float shrink = exp2f(now - most);
+        weights = __fadd_rn(__fmul_rn(weights, shrink), exp2f(sink - most));
+        sum.x *= shrink;
+        sum.y *= shrink;
+        sum.z *= shrink;
+        sum.w *= shrink;
+      }
       bf16* to = p.out.data;
       const int column = (head + h) * D + d;
       *reinterpret_cast<unsigned*>(to + p.out.at(row, column)) =
-          pack_pair(sum.x * r, sum.y * r);
+          pack_pair(sum.x / weights, sum.y / weights);
       *reinterpret_cast<unsigned*>(to + p.out.at(row, column + 2)) =
-          pack_pair(sum.z * r, sum.w * r);
+          pack_pair(sum.z / weights, sum.w / weights);
     } else {
       *reinterpret_cast<float4*>(p.group_sums + at * D + d) = sum;
       if (d == 0) {
@@ -375,23 +385,19 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
       }
     }
   };
-  auto sink_of = [&](int h) {
-    return p.groups == 1 && p.sinks ? p.sinks[head + h] * kLog2E : -INFINITY;
-  };
   if (splits > 1) {
     cluster_wait();
   }
   // A warp joins whole heads; each block of the cluster ends a share of every
   // head's numbers.
   for (int h = warp; h < count; h += WARPS) {
-    float now = splits == 1 ? sink_of(h) : -INFINITY;
-    const float sink = now;
+    float now = -INFINITY;
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
       now = fmaxf(now, warp_states[i][h].x);
     }
     float shrink[WARPS];
-    float weights = shrink_to(sink, now);
+    float weights = 0;
 #pragma unroll
     for (int i = 0; i < WARPS; i++) {
       shrink[i] = shrink_to(warp_states[i][h].x, now);
@@ -432,12 +438,11 @@ __global__ void __launch_bounds__(WARPS * 32, D <= 128 ? 16 / WARPS : 8 / WARPS)
   for (int e = threadIdx.x; e < count * share / 4; e += WARPS * 32) {
     const int h = e / (share / 4);
     const int at = e % (share / 4) * 4;
-    const float sink = sink_of(h);
-    float now = sink;
+    float now = -INFINITY;
     for (int s = 0; s < splits; s++) {
       now = fmaxf(now, received_states[s][h].x);
     }
-    float weights = shrink_to(sink, now);
+    float weights = 0;
     float4 sum = make_float4(0, 0, 0, 0);
     for (int s = 0; s < splits; s++) {
       const float2 state = received_states[s][h];

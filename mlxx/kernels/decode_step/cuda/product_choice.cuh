@@ -6,6 +6,7 @@
 #include "mlxx/kernels/decode_step/cuda/product_launch.cuh"
 #include "mlxx/kernels/decode_step/cuda/rows_product.cuh"
 #include "mlxx/kernels/decode_step/cuda/warpgroup_product.cuh"
+#include "mlxx/kernels/decode_step/cuda/wide_product.cuh"
 
 namespace mlxx::kernels::cuda {
 
@@ -22,11 +23,23 @@ Status launch_rows(const Product& p, bool hopper, Stream stream) {
 
 template <typename TILE, int CORES>
 Status launch_wide(const Product& p, int ranks, bool hopper, Stream stream) {
-  using Memory = GroupMemory<TILE, CORES>;
-  int blocks = (p.strips + kGroupStrips - 1) / kGroupStrips;
+  // By groups of warps only where columns are not shared: what blocks of a
+  // cluster then add up was wrong, and why is not known.
+  if (hopper && ranks == 1) {
+    using Memory = GroupMemory<TILE, CORES>;
+    int blocks = (p.strips + kGroupStrips - 1) / kGroupStrips;
+    return launch(
+        group_product<TILE, CORES>,
+        {dim3(blocks), kGroupThreads, Memory::kBytes, 1, hopper},
+        stream,
+        p,
+        1);
+  }
+  using Memory = WideMemory<TILE, CORES>;
+  int blocks = (p.strips + kWideStrips - 1) / kWideStrips;
   return launch(
-      group_product<TILE, CORES>,
-      {dim3(blocks * ranks), kGroupThreads, Memory::kBytes, ranks, hopper},
+      wide_product<TILE, CORES>,
+      {dim3(blocks * ranks), 256, Memory::bytes(ranks), ranks, hopper},
       stream,
       p,
       ranks);
