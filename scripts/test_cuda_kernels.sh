@@ -3,12 +3,12 @@
 # MLX, and runs the tests: on a machine with an NVIDIA device.
 #   scripts/test_cuda_kernels.sh [build folder]    (default: build-cuda-kernels)
 # SANITIZE=1: under compute-sanitizer's memcheck and racecheck, the small suite.
-# NVCC: the compiler; ARCH: the device's (sm_90a).
+# NVCC: the compiler; ARCH: the device's (sm_90).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-build-cuda-kernels}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-arch=${ARCH:-sm_90a}
+arch=${ARCH:-sm_90}
 kernels=mlxx/kernels/decode_step/cuda
 mkdir -p "$out"
 export out nvcc arch

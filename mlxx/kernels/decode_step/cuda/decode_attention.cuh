@@ -10,8 +10,8 @@
 // Online softmax: Milakov and Gimelshein, 2018; splits: Dao et al.,
 // Flash-Decoding, 2023.
 
+#include "mlxx/kernels/decode_step/cuda/cluster_blocks.cuh"
 #include "mlxx/kernels/decode_step/cuda/placed_heads.cuh"
-#include "mlxx/kernels/decode_step/cuda/warpgroup_math.cuh"
 
 namespace mlxx::kernels::cuda {
 

@@ -206,7 +206,7 @@ class StepLauncher {
 
   void multiply(Product p, const Linear& linear) {
     const PackedMatrix& m = linear.matrix;
-    ProductShape shape = product_shape(p.strips, p.tiles, hopper_);
+    ProductShape shape = product_shape(m.format, p.strips, p.tiles, hopper_);
     int kind = p.tiles > 128 ? 2 : p.strips > 1000 ? 3 : p.strips > 320 ? 0 : 1;
     if (tuning_.shapes[kind] >= 0) {
       shape.rows = static_cast<RowsShape>(tuning_.shapes[kind]);

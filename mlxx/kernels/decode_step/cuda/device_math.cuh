@@ -22,6 +22,15 @@ mma(float* c, const unsigned* a, unsigned b0, unsigned b1) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 16 bytes that are read once in a step.
+__device__ __forceinline__ uint4 load_once(const uint4* p) {
+  uint4 v;
+  asm volatile(
+      "ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3},[%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(p));
+  return v;
+}
 // 16 bytes into shared memory, asynchronously and past L1.
 __device__ __forceinline__ void copy_16(unsigned to, const void* from) {
   asm volatile(

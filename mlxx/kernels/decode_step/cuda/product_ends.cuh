@@ -87,7 +87,8 @@ load_stream(const Product& p, int m, int n, EndInputs& in) {
 
 // Gives a sum of row m to where it goes. 16 lanes side by side have the 16
 // columns `o` of a strip; whole warps call it.
-__device__ __forceinline__ void finish(
+template <Into INTO>
+__device__ __forceinline__ void finish_into(
     const Product& p,
     int m,
     int strip,
@@ -98,13 +99,11 @@ __device__ __forceinline__ void finish(
   int n = strip * 16 + o;
   bool on = m < p.rows && n < p.out && strip < p.strips;
   float v = sum * inverse_rms + in.bias;
-  if (p.into == Into::rows) {
+  if constexpr (INTO == Into::rows) {
     if (on) {
       p.y.data[p.y.at(m, n)] = __float2bfloat16(v);
     }
-    return;
-  }
-  if (p.into == Into::floats) {
+  } else if constexpr (INTO == Into::floats) {
     if (on) {
       v *= p.multiplier;
       if (p.softcap > 0) {
@@ -112,9 +111,7 @@ __device__ __forceinline__ void finish(
       }
       p.floats[static_cast<size_t>(m) * p.out + n] = v;
     }
-    return;
-  }
-  if (p.into == Into::activation) {
+  } else if constexpr (INTO == Into::activation) {
     if (!p.gated) {
       if (on) {
         p.y.data[p.y.at(m, n)] = __float2bfloat16(activate(v, p.activation));
@@ -126,25 +123,53 @@ __device__ __forceinline__ void finish(
       p.y.data[p.y.at(m, strip * 8 + o)] =
           __float2bfloat16(activate(v, p.activation) * up);
     }
-    return;
-  }
-  float square = 0;
-  if (on) {
-    float h = in.old + p.multiplier * v;
-    p.stream[static_cast<size_t>(m) * p.out + n] = h;
-    square = h * h;
-    if (p.gain) {
-      p.y.data[p.y.at(m, n)] = __float2bfloat16(h * in.gain);
+  } else {
+    float square = 0;
+    if (on) {
+      float h = in.old + p.multiplier * v;
+      p.stream[static_cast<size_t>(m) * p.out + n] = h;
+      square = h * h;
+      if (p.gain) {
+        p.y.data[p.y.at(m, n)] = __float2bfloat16(h * in.gain);
+      }
     }
-  }
-  if (p.squares_out) {
+    if (p.squares_out) {
 #pragma unroll
-    for (int s = 8; s; s >>= 1) {
-      square += __shfl_xor_sync(~0u, square, s);
+      for (int s = 8; s; s >>= 1) {
+        square += __shfl_xor_sync(~0u, square, s);
+      }
+      if (o == 0 && on) {
+        p.squares_out[static_cast<size_t>(m) * p.strips + strip] = square;
+      }
     }
-    if (o == 0 && on) {
-      p.squares_out[static_cast<size_t>(m) * p.strips + strip] = square;
-    }
+  }
+}
+
+// The same for kernels that are compiled once for all.
+__device__ __forceinline__ void finish(
+    const Product& p,
+    int m,
+    int strip,
+    int o,
+    float sum,
+    float inverse_rms,
+    const EndInputs& in) {
+  switch (p.into) {
+    case Into::rows:
+      return finish_into<Into::rows>(p, m, strip, o, sum, inverse_rms, in);
+    case Into::residual:
+      return finish_into<Into::residual>(p, m, strip, o, sum, inverse_rms, in);
+    case Into::activation:
+      return finish_into<Into::activation>(
+          p,
+          m,
+          strip,
+          o,
+          sum,
+          inverse_rms,
+          in);
+    case Into::floats:
+      return finish_into<Into::floats>(p, m, strip, o, sum, inverse_rms, in);
   }
 }
 
@@ -177,5 +202,20 @@ struct RowSquares {
     return rsqrtf(sum_of_warp(sum) * p.inverse_size + p.eps);
   }
 };
+
+// 1 / rms of every row, by the warps of a block.
+template <int WARPS>
+__device__ __forceinline__ void
+find_inverse_rms(const Product& p, float* inverse_rms, int warp, int lane) {
+#pragma unroll 1
+  for (int m = warp; m < p.rows; m += WARPS) {
+    RowSquares squares;
+    squares.load(p, m, lane);
+    float r = squares.inverse_rms(p, m, lane);
+    if (lane == 0) {
+      inverse_rms[m] = r;
+    }
+  }
+}
 
 }  // namespace mlxx::kernels::cuda

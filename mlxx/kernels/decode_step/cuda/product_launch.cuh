@@ -4,17 +4,23 @@
 
 namespace mlxx::kernels::cuda {
 
-// How a product is cut, of those compiled.
+// How a product of up to 8 rows is cut, of those compiled.
 enum class RowsShape {
-  few_strips,   // 16 warps, 1 strip
-  some_strips,  // 16 warps, 2 strips
-  many_strips,  // 8 warps, 2 strips
+  few_strips,   // blocks of 16 warps and 1 strip
+  some_strips,  // 16 warps and 2 strips
+  many_strips,  // 8 warps and 2 strips
+  // Weights of 16 bits, where kernels may start before the previous one has
+  // ended: blocks that stay, of 16 warps, with 1 or 2 strips at once.
+  stream_1,
+  stream_2,
 };
 struct ProductShape {
   RowsShape rows = RowsShape::few_strips;
-  int ranks = 1;  // of a wide product: blocks that share columns
+  int blocks = 1;  // that stay
+  int ranks = 1;   // of a wide product: blocks that share columns
 };
-ProductShape product_shape(int strips, int tiles, bool hopper);
+ProductShape
+product_shape(WeightFormat format, int strips, int tiles, bool hopper);
 
 // x.row_cores == 0: at most 8 rows. hopper: the device has clusters and
 // dependent launches.

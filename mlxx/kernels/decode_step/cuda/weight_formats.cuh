@@ -375,71 +375,17 @@ struct Tile<WeightFormat::bfloat16, 0> {
   }
 };
 
-// A warp's copies of tiles in shared memory, numbers and scales: what a lane
-// copies and reads back is its own, but for the scales. Tiles of STRIPS strips
-// lie one after another.
-template <typename TILE, int STRIPS>
-struct TileCopy {
-  static constexpr int kCodeBytes = 512 * TILE::kCodes;
-  static constexpr int kBytes = kCodeBytes + TILE::kScaleBytes;
-  static constexpr int kChunks = TILE::kScaleBytes / 16;
-  static_assert(kChunks * STRIPS <= 32, "one for a lane");
-  const char* codes[STRIPS];
-  const char* scales;
-  unsigned scale_to;
-
-  __device__ __forceinline__
-  TileCopy(const Product& p, const int* strip, int tile, int lane) {
-#pragma unroll
-    for (int s = 0; s < STRIPS; s++) {
-      codes[s] = reinterpret_cast<const char*>(p.codes) +
-          (static_cast<size_t>(strip[s]) * p.tiles + tile) * kCodeBytes +
-          lane * 16;
-    }
-    scales = nullptr;
-    scale_to = 0;
-    if constexpr (kChunks > 0) {
-      if (lane < kChunks * STRIPS) {
-        int s = lane / kChunks;
-        int row = strip[0];
-#pragma unroll
-        for (int i = 1; i < STRIPS; i++) {
-          row = s == i ? strip[i] : row;
-        }
-        size_t at = static_cast<size_t>(row) * p.tiles + tile;
-        scales = static_cast<const char*>(p.scales) +
-            at / TILE::kScaleTiles * TILE::kScaleBytes + lane % kChunks * 16;
-        scale_to = s * kBytes + kCodeBytes + lane % kChunks * 16;
-      }
-    }
+// Sums of x's columns over the groups of a tile, where its format needs them.
+template <typename TILE>
+__device__ __forceinline__ void sum_groups(const unsigned* x, float (*z)[4]) {
+  if constexpr (TILE::kNeedsSums) {
+    const unsigned ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+    constexpr int kSecond = TILE::kSums - 1;
+    mma(z[0], ones, x[0], x[1]);
+    mma(z[0], ones, x[2], x[3]);
+    mma(z[kSecond], ones, x[4], x[5]);
+    mma(z[kSecond], ones, x[6], x[7]);
   }
-  // Starts copying to `to`; the next copy is ADVANCE tiles further.
-  template <int ADVANCE>
-  __device__ __forceinline__ void start(unsigned to, int lane) {
-    static_assert(ADVANCE % TILE::kScaleTiles == 0, "whole scales");
-#pragma unroll
-    for (int s = 0; s < STRIPS; s++) {
-#pragma unroll
-      for (int i = 0; i < TILE::kCodes; i++) {
-        copy_16(to + s * kBytes + i * 512 + lane * 16, codes[s] + i * 512);
-      }
-      codes[s] += ADVANCE * kCodeBytes;
-    }
-    if constexpr (kChunks > 0) {
-      if (lane < kChunks * STRIPS) {
-        copy_16(to + scale_to, scales);
-        scales += ADVANCE / TILE::kScaleTiles * TILE::kScaleBytes;
-      }
-    }
-  }
-  static __device__ __forceinline__ void
-  read(TILE& into, const char* from, int lane) {
-#pragma unroll
-    for (int i = 0; i < TILE::kCodes; i++) {
-      into.q[i] = *reinterpret_cast<const uint4*>(from + (32 * i + lane) * 16);
-    }
-    into.scales.read(from + kCodeBytes, lane >> 2);
-  }
-};
+}
 
 }  // namespace mlxx::kernels::cuda
