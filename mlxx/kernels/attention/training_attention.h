@@ -42,12 +42,12 @@ struct TrainingAttention {
 // Selection::deterministic.
 //
 // On the CPU our own kernel takes float32 and heads of a multiple of 16. On
-// CUDA MLX's fused attention takes rows of one text, kernels of our own the rest
-// of half precision. All else is MLX
-// operations on blocks of queries; with Selection::fallback, texts whose scores
-// are few enough to be kept take those of plain attention.
-// Errors: internal, for shapes that do not fit; invalid_request for segments
-// that overlap, are out of order, or whose parent is no earlier one.
+// CUDA MLX's fused attention takes rows of one text, kernels of our own the
+// rest of half precision. All else is MLX operations on blocks of queries; with
+// Selection::fallback, texts whose scores are few enough to be kept take those
+// of plain attention. Errors: internal, for shapes that do not fit;
+// invalid_request for segments that overlap, are out of order, or whose parent
+// is no earlier one.
 mx::array training_attention(
     const mx::array& queries,
     const mx::array& keys,
