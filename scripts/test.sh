@@ -17,8 +17,9 @@ if [[ $(uname -s) == Linux ]]; then
   cuda=(-DMLXX_CUDA=ON -DMLXX_CUDA_ARCHITECTURES=90)
 fi
 
+# The program and its libraries are compiled file by file, as users do.
 configure() {
-  cmake --preset release -DMLXX_WERROR=ON "${cuda[@]}" \
+  cmake --preset release -DMLXX_WERROR=ON -DMLXX_UNITY=TESTS "${cuda[@]}" \
     "-DMLXX_ORACLE_PYTHON=$repo/.deps/oracle/bin/python" \
     "-DMLXX_BUN=$repo/.deps/bun/bin/bun" "-DMLXX_CLIENTS=$repo/.deps/clients" >&2
 }

@@ -11,7 +11,7 @@ case $which in
   *) echo 'usage: scripts/test_asan.sh [all]' >&2; exit 2 ;;
 esac
 
-cmake --preset asan -DMLXX_WERROR=ON >&2 </dev/null
+cmake --preset asan -DMLXX_WERROR=ON -DMLXX_UNITY=ALL >&2 </dev/null
 
 # Test programs by folder and label, as ctest knows them: no list to keep.
 folders='api|base|core|data|hub|hub_net|text|mutation'

@@ -13,7 +13,7 @@ if (($# > 0)); then
   tests=("$@")
 fi
 
-cmake --preset tsan -DMLXX_WERROR=ON >&2 </dev/null
+cmake --preset tsan -DMLXX_WERROR=ON -DMLXX_UNITY=ALL >&2 </dev/null
 printf '== tsan: %s\n' "${tests[*]}" >&2
 cmake --build build-tsan --target "${tests[@]}" </dev/null >&2
 
