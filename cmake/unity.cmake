@@ -46,5 +46,6 @@ if(MLXX_UNITY)
     OUTPUT_FILE ${CMAKE_BINARY_DIR}/unity_groups.cmake COMMAND_ERROR_IS_FATAL ANY)
   include(${CMAKE_BINARY_DIR}/unity_groups.cmake)
   # It takes a .cpp's types for a header's once another file includes it.
-  target_compile_options(mlxx_options INTERFACE -Wno-subobject-linkage)
+  target_compile_options(
+    mlxx_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
