@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mlxx/cache/states.h"
 #include "mlxx/core/memory.h"
 
 namespace mlxx::apps {
@@ -66,11 +67,8 @@ to_table(const StepProfile& profile, std::string_view title, double overhead) {
 std::vector<mx::array> with_cache_state(
     const mx::array& value,
     const cache::CacheList& cache) {
-  std::vector<mx::array> pending{value};
-  for (const auto& layer : cache) {
-    auto state = layer->state();
-    pending.insert(pending.end(), state.begin(), state.end());
-  }
+  std::vector<mx::array> pending = cache::states(cache);
+  pending.insert(pending.begin(), value);
   return pending;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "mlxx/cache/states.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/engine/batch_sampler.h"
 
@@ -67,13 +68,7 @@ std::vector<AnswerToken> prompt_logprobs(
         top,
         selection,
         answer);
-    std::vector<mx::array> states;
-    for (const auto& cache : caches) {
-      for (mx::array& state : cache->state()) {
-        states.push_back(std::move(state));
-      }
-    }
-    mx::eval(std::move(states));
+    evaluate(caches);
     clear_cache();
     done += count;
   }

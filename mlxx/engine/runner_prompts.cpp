@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "mlxx/cache/shared_copies.h"
+#include "mlxx/cache/states.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/mlx_errors.h"
@@ -11,19 +12,6 @@
 
 // Prompts of rows, one by one or together.
 namespace mlxx::engine {
-namespace {
-
-void evaluate(const cache::CacheList& caches) {
-  std::vector<mx::array> states;
-  for (const auto& cache : caches) {
-    for (mx::array& state : cache->state()) {
-      states.push_back(std::move(state));
-    }
-  }
-  mx::eval(std::move(states));
-}
-
-}  // namespace
 
 int ModelRunner::prefill(Row& row, int tokens) {
   RowState& state = *state_of(row);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlxx/cache/states.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/mlx.h"
 #include "mlxx/core/mlx_errors.h"
@@ -9,16 +10,6 @@
 namespace mlxx::generate {
 
 namespace {
-
-void evaluate(const cache::CacheList& caches) {
-  std::vector<mx::array> states;
-  for (const auto& cache : caches) {
-    for (mx::array& state : cache->state()) {
-      states.push_back(std::move(state));
-    }
-  }
-  mx::eval(std::move(states));
-}
 
 constexpr int64_t kChunkBudget = int64_t{2048} * 32768;
 constexpr int64_t kSmallestChunk = 64;

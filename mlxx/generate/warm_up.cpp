@@ -1,5 +1,6 @@
 #include "mlxx/generate/warm_up.h"
 
+#include "mlxx/cache/states.h"
 #include "mlxx/core/device.h"
 #include "mlxx/core/memory.h"
 #include "mlxx/core/mlx_errors.h"
@@ -11,12 +12,6 @@ namespace {
 constexpr int kPrompt = 100;  // tokens: not a round number
 // What a step does for the first time, for the second, and from then on.
 constexpr int kSteps = 3;
-
-void evaluate(const cache::CacheList& caches) {
-  for (const auto& cache : caches) {
-    mx::eval(cache->state());
-  }
-}
 
 mx::array zero_tokens(mx::Shape shape) {
   return mx::zeros(std::move(shape), mx::int32);

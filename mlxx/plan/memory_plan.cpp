@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "mlxx/base/error.h"
+#include "mlxx/cache/states.h"
 #include "mlxx/plan/graph_memory.h"
 
 namespace mlxx::plan {
@@ -12,16 +13,6 @@ namespace {
 
 // Logits, their logarithms, an order of them and what filters leave, float32.
 constexpr size_t kLogitCopies = 4;
-
-std::vector<mx::array> states_of(const cache::CacheList& caches) {
-  std::vector<mx::array> states;
-  for (const auto& cache : caches) {
-    for (mx::array& state : cache->state()) {
-      states.push_back(std::move(state));
-    }
-  }
-  return states;
-}
 
 size_t bytes_of(const std::vector<mx::array>& arrays) {
   size_t bytes = 0;
@@ -135,9 +126,9 @@ size_t ModelMemory::traced_prefill(int chunk, int context) const {
   if (earlier > 0) {
     model_->forward_last(mx::zeros({1, earlier}, mx::int32), caches);
   }
-  const auto before = states_of(caches);
+  const auto before = states(caches);
   model_->forward_last(mx::zeros({1, chunk}, mx::int32), caches);
-  const auto after = states_of(caches);
+  const auto after = states(caches);
   const size_t peak = peak_of_graph(after, before);
   size_t room = 0;  // that windows hold of the chunk, and give back later
   for (const auto& growth : growth_) {
